@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use stoker_ingest::{clean_journals, last_listed};
 use stoker_lake::{CleanedTable, LakeStore};
+use stoker_server::clean_parameters;
 use stoker_stream::{CleanedStreams, clean_streams};
 use stoker_types::TableName;
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,11 +89,15 @@ async fn clean(lake: &LakeStore, names: Vec<TableName>, keep: Duration, dry_run:
         writeln!(out, "{name}: {}", of_table(&cleaned, dry_run))?;
         removed.insert(name.clone(), cleaned.versions);
     }
-    eprintln!("checking files of streams and ingests");
+    eprintln!("checking files of streams, ingests and prepared statements");
     let age = lake.retention(keep);
     let streams = clean_streams(lake, age, dry_run, &removed).await?;
     let journals = clean_journals(lake, age, dry_run).await?;
+    let parameters = clean_parameters(lake, age, dry_run).await?;
     writeln!(out, "streams and ingests: {}", of_streams(&streams, journals, dry_run))?;
+    if parameters > 0 {
+        writeln!(out, "prepared statements: {} {} of parameters", verb(dry_run), counted(parameters, "object"))?;
+    }
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod config;
 mod edge;
 mod exposure;
 mod flight;
+mod flight_sql;
 mod heartbeat;
 mod listener;
 mod metrics;
@@ -41,6 +42,7 @@ mod unix_socket;
 mod watch;
 
 pub use config::{ServerConfig, TlsFiles};
+pub use flight_sql::clean_parameters;
 pub use query_settings::QuerySettings;
 pub use serve::serve;
 pub use ticket_key::TicketKey;

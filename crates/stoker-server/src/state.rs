@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ServerConfig;
 use crate::caller::Caller;
+use crate::flight_sql::Running;
 use crate::metrics::Metrics;
 use crate::permits::Permits;
 use crate::place_filter::PlaceFilter;
@@ -48,6 +49,8 @@ pub(crate) struct ServerState {
     pub place_filter: PlaceFilter,
     /// The threads on which queries and large requests run.
     pub query_threads: QueryThreads,
+    /// The answers that are being sent, for clients that cancel them.
+    pub running: Running,
     /// What the streams did.
     pub totals: Arc<Totals>,
     /// The metrics for operators.
@@ -82,6 +85,7 @@ impl ServerState {
             query_threads,
             streams: Permits::new(config.stream_shares(), clock.clone()),
             results: Permits::new(config.result_shares(), clock.clone()),
+            running: Running::default(),
             totals: Arc::default(),
             metrics: Arc::default(),
             config,

@@ -5,6 +5,7 @@ mod bad_images;
 mod budget;
 mod contracts;
 pub(crate) mod fixture;
+mod flight_sql;
 mod outages;
 mod replicas;
 mod requests;

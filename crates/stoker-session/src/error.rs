@@ -69,6 +69,9 @@ pub enum Error {
         /// What was attempted.
         attempted: String,
     },
+    /// A client cancelled the answer.
+    #[error("the answer was cancelled by a client")]
+    Cancelled,
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
@@ -130,7 +133,7 @@ impl Error {
             Error::Unread { .. } | Error::Stopping => ErrorKind::Unavailable,
             Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::Forbidden { .. } => ErrorKind::PermissionDenied,
-            Error::Deadline { .. } => ErrorKind::Cancelled,
+            Error::Deadline { .. } | Error::Cancelled => ErrorKind::Cancelled,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,

@@ -11,12 +11,13 @@ use futures::future::BoxFuture;
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_dialect::SQL_BYTES_MAX;
 use stoker_functions::Activity;
-use stoker_lake::{LakeStore, WriteAllowance};
+use stoker_lake::{LakeStore, Table, WriteAllowance};
 use stoker_types::{Digest, ParamValue, Snapshot};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::planning::{Planned, analyse, on_large_stack, resolved};
+use crate::description::{StatementDescription, describe};
+use crate::planning::{Planned, Resolved, analyse, on_large_stack, resolved};
 use crate::resolve::open;
 use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
@@ -235,17 +236,38 @@ impl Engine {
     ) -> Result<T> {
         let activity = self.activity();
         let (engine, sql, values) = (self.clone(), sql.to_string(), params.to_vec());
-        let resolving = async move { resolved(&sql, &values, engine.options()) };
+        let resolving = async move { resolved(&sql, Some(&values), engine.options()) };
         let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
+        let (resolved, tables) = self.opened(resolved, pinned).await?;
+        let (engine, session, values) = (self.clone(), activity.clone(), params.to_vec());
+        let planning = async move { finish(analyse(&engine, &session, resolved, &tables, &values).await?).await };
+        on_large_stack(self, &activity, planning.boxed()).await
+    }
+
+    /// Describes a statement that may have parameters, before it has their values: the columns of its result and the
+    /// types of its parameters, as far as these follow from the statement.
+    ///
+    /// # Errors
+    /// As for [`Engine::query`], apart from missing parameters.
+    pub async fn describe(&self, sql: &str) -> Result<StatementDescription> {
+        let activity = self.activity();
+        let (engine, sql) = (self.clone(), sql.to_string());
+        let resolving = async move { resolved(&sql, None, engine.options()) };
+        let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
+        let (resolved, tables) = self.opened(resolved, None).await?;
+        let (engine, session) = (self.clone(), activity.clone());
+        let planning = async move { describe(&engine, &session, resolved, &tables).await };
+        on_large_stack(self, &activity, planning.boxed()).await
+    }
+
+    /// Opens the tables of a query, at the pinned snapshots if there are any.
+    async fn opened(&self, resolved: Resolved, pinned: Option<Vec<Snapshot>>) -> Result<(Resolved, Vec<Table>)> {
         let lake = self.lake().clone();
         let opening = async move {
             let tables = open(&lake, &resolved.requests.tables, pinned.as_deref()).await?;
             Ok((resolved, tables))
         };
-        let (resolved, tables) = self.on_threads(opening.boxed()).await?;
-        let (engine, session, values) = (self.clone(), activity.clone(), params.to_vec());
-        let planning = async move { finish(analyse(&engine, &session, resolved, &tables, &values).await?).await };
-        on_large_stack(self, &activity, planning.boxed()).await
+        self.on_threads(opening.boxed()).await
     }
 
     /// Evaluates a sample query. This reads the columns that predicates and computed columns name, and no other heavy

@@ -25,6 +25,7 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod description;
 mod engine;
 mod error;
 mod guard;
@@ -42,6 +43,7 @@ mod search;
 mod single_rows;
 mod wide_rows;
 
+pub use description::StatementDescription;
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;

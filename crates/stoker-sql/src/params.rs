@@ -19,19 +19,31 @@ use stoker_types::ParamValue;
 
 use crate::{Error, Result};
 
+/// The most parameters of a statement that is described before it has values.
+const UNBOUND_MAX: usize = 65_535;
+
 /// The parameters of one query, and which of them the query uses.
 pub(crate) struct Params<'a> {
-    values: &'a [ParamValue],
+    /// The values; `None` for a statement that is described before it has values.
+    values: Option<&'a [ParamValue]>,
     used: Vec<bool>,
 }
 
+/// A parameter in a query: its zero-based index, and its value if it has one yet.
+type Found<'a> = (usize, Option<&'a ParamValue>);
+
 impl<'a> Params<'a> {
     pub(crate) fn new(values: &'a [ParamValue]) -> Self {
-        Self { values, used: vec![false; values.len()] }
+        Self { values: Some(values), used: vec![false; values.len()] }
     }
 
-    /// Returns the zero-based index and the value of a placeholder such as `$2`, and marks the parameter as used.
-    pub(crate) fn value(&mut self, placeholder: &str) -> Result<(usize, &'a ParamValue)> {
+    /// Parameters without values.
+    pub(crate) fn unbound() -> Self {
+        Self { values: None, used: Vec::new() }
+    }
+
+    /// Returns the parameter of a placeholder such as `$2`, and marks it as used.
+    pub(crate) fn value(&mut self, placeholder: &str) -> Result<Found<'a>> {
         let index = placeholder
             .strip_prefix('$')
             .and_then(|digits| digits.parse::<usize>().ok())
@@ -39,17 +51,32 @@ impl<'a> Params<'a> {
             .ok_or_else(|| {
                 Error::refused(format!("placeholder {placeholder}"), "parameters are written $1, $2, … or ?, ?, …")
             })?;
-        let value = self.values.get(index).ok_or_else(|| {
-            let reason = format!("{} parameters were given", self.values.len());
-            Error::refused(format!("parameter {placeholder} is missing"), reason)
-        })?;
+        let value = match self.values {
+            Some(values) => Some(values.get(index).ok_or_else(|| {
+                let reason = format!("{} parameters were given", values.len());
+                Error::refused(format!("parameter {placeholder} is missing"), reason)
+            })?),
+            None if index >= UNBOUND_MAX => {
+                return Err(Error::refused(format!("parameter {placeholder}"), format!("the last one is ${UNBOUND_MAX}")));
+            }
+            None => {
+                self.used.resize(self.used.len().max(index + 1), false);
+                None
+            }
+        };
         self.used[index] = true;
         Ok((index, value))
     }
 
-    /// Returns the expression that replaces a placeholder.
+    /// The number of parameters: of those that were given, or up to the last one that the query names.
+    pub(crate) fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Returns the expression that replaces a placeholder. A parameter without a value stays a placeholder.
     pub(crate) fn expr(&mut self, placeholder: &str) -> Result<Expr> {
         let (index, value) = self.value(placeholder)?;
+        let Some(value) = value else { return Ok(literal(Value::Placeholder(placeholder.to_string()))) };
         Ok(match value {
             ParamValue::Null => literal(Value::Null),
             ParamValue::Bool(value) => literal(Value::Boolean(*value)),
@@ -62,7 +89,7 @@ impl<'a> Params<'a> {
 
     /// Replaces a placeholder of a vector where a list is expected. Other placeholders are left for [`Params::expr`].
     pub(crate) fn replace_list(&mut self, expr: &mut Expr) -> Result<()> {
-        if let Some((index, ParamValue::Vector(_))) = self.placeholder(expr)? {
+        if let Some((index, Some(ParamValue::Vector(_)))) = self.placeholder(expr)? {
             *expr = parse(&function::list(index))?;
         }
         Ok(())
@@ -85,7 +112,7 @@ impl<'a> Params<'a> {
         let Expr::InList { expr: tested, list, negated } = expr else { return Ok(()) };
         let mut expanded = Vec::with_capacity(list.len());
         for item in std::mem::take(list) {
-            let found = self.placeholder(&item)?.and_then(|(index, value)| Some((index, value::list_length(value)?)));
+            let found = self.placeholder(&item)?.and_then(|(index, value)| Some((index, value::list_length(value?)?)));
             match found {
                 None => expanded.push(item),
                 Some((index, length)) => {
@@ -106,7 +133,7 @@ impl<'a> Params<'a> {
     }
 
     /// Returns the parameter if the expression is a placeholder, also in parentheses.
-    fn placeholder(&mut self, expr: &Expr) -> Result<Option<(usize, &'a ParamValue)>> {
+    fn placeholder(&mut self, expr: &Expr) -> Result<Option<Found<'a>>> {
         match expr {
             Expr::Nested(inner) => self.placeholder(inner),
             Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => self.value(name).map(Some),
@@ -117,9 +144,13 @@ impl<'a> Params<'a> {
     /// Refuses a parameter that the query does not use: it is a mistake in the query.
     pub(crate) fn check_all_used(&self) -> Result<()> {
         match self.used.iter().position(|used| !used) {
+            Some(index) if self.values.is_none() => Err(Error::refused(
+                format!("parameter ${} is not used in the query", index + 1),
+                format!("the query names ${}", self.len()),
+            )),
             Some(index) => Err(Error::refused(
                 format!("parameter ${} is not used in the query", index + 1),
-                format!("{} parameters were given", self.values.len()),
+                format!("{} parameters were given", self.len()),
             )),
             None => Ok(()),
         }

@@ -84,7 +84,9 @@ pub(crate) struct Resolved {
 }
 
 /// Parses a query, and finds the tables that it reads. It must be called on a large stack.
-pub(crate) fn resolved(sql: &str, params: &[ParamValue], options: &EngineOptions) -> Result<Resolved> {
+///
+/// Without `params`, parameters stay in the query.
+pub(crate) fn resolved(sql: &str, params: Option<&[ParamValue]>, options: &EngineOptions) -> Result<Resolved> {
     let mut parsed = guard::parse(sql, options)?;
     let requests = resolve::rewrite(&mut parsed.query, params)?;
     Ok(Resolved { parsed, requests })
@@ -98,6 +100,33 @@ pub(crate) async fn analyse(
     tables: &[Table],
     params: &[ParamValue],
 ) -> Result<Planned> {
+    let NamedPlan { state, plan, explains } = named_plan(engine, activity, resolved, tables, params).await?;
+    check_expanded(&plan, activity)?;
+    let analysed = match explains {
+        true => plan,
+        false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
+    };
+    heavy_keys::check(&analysed)?;
+    let plan = push_prefilters(analysed)?;
+    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explains })
+}
+
+/// A plan whose names are resolved and whose types are not yet coerced.
+pub(crate) struct NamedPlan {
+    pub(crate) state: SessionState,
+    pub(crate) plan: LogicalPlan,
+    /// Whether the plan explains a query instead of running it.
+    pub(crate) explains: bool,
+}
+
+/// Plans a query over its opened tables, up to the names in it. It must be called on a large stack.
+pub(crate) async fn named_plan(
+    engine: &Engine,
+    activity: &Arc<Activity>,
+    resolved: Resolved,
+    tables: &[Table],
+    params: &[ParamValue],
+) -> Result<NamedPlan> {
     let Resolved { parsed: Parsed { query, explain }, requests } = resolved;
     let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
@@ -121,14 +150,7 @@ pub(crate) async fn analyse(
     };
     let state = context.state();
     let plan = state.statement_to_plan(statement).await?;
-    check_expanded(&plan, activity)?;
-    let analysed = match explains {
-        true => plan,
-        false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
-    };
-    heavy_keys::check(&analysed)?;
-    let plan = push_prefilters(analysed)?;
-    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explains })
+    Ok(NamedPlan { state, plan, explains })
 }
 
 /// Returns one snapshot for each table and version that the query names, in order of first appearance.

@@ -47,6 +47,8 @@ pub(crate) struct Requests {
     pub(crate) tables: Vec<TableRequest>,
     /// Relations, in order of appearance.
     pub(crate) relations: Vec<RelationRequest>,
+    /// The number of parameters.
+    pub(crate) num_params: usize,
 }
 
 impl Requests {
@@ -59,10 +61,11 @@ impl Requests {
     }
 }
 
-/// Replaces the relations and the parameters in the query, and returns the relations.
-pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Requests> {
+/// Replaces the relations and the parameters in the query, and returns the relations. Without `params`, parameters stay
+/// in the query.
+pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>) -> Result<Requests> {
     let mut rewriter = Rewriter {
-        params: Params::new(params),
+        params: params.map_or_else(Params::unbound, Params::new),
         requests: Requests::default(),
         scopes: Vec::new(),
         withs: Vec::new(),
@@ -73,7 +76,8 @@ pub(crate) fn rewrite(query: &mut Query, params: &[ParamValue]) -> Result<Reques
         ControlFlow::Continue(()) => {
             rewriter.params.check_all_used()?;
             rewriter.check_names()?;
-            Ok(rewriter.requests)
+            let num_params = rewriter.params.len();
+            Ok(Requests { num_params, ..rewriter.requests })
         }
     }
 }

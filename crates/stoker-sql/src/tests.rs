@@ -1,6 +1,7 @@
 //! Tests over a small lake on disk.
 
 mod at_clause;
+mod description;
 mod fixture;
 mod functions;
 mod guards;

@@ -13,6 +13,7 @@ use stoker_net::http2::Patience;
 use stoker_session::WaitClock;
 use stoker_types::{BatchSize, Batching, Cursor, Digest, LastBatch, Slice, Stalls, Topology};
 use stoker_wire::encode::{Message, MessageOptions, part_messages, schema_message};
+use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use crate::batch_assembler::BatchAssembler;
@@ -48,7 +49,7 @@ fn batch(spans: &Stalls) -> Bytes {
         row_addrs: vec![(0..NUM_ROWS).collect()],
         substituted: Vec::new(),
     };
-    let options = MessageOptions { message_bytes: 1 << 20, compression: None };
+    let options = MessageOptions { message_bytes: 1 << 20, message_bytes_max: MESSAGE_BYTES_MAX, compression: None };
     let [message] = <[Message; 1]>::try_from(part_messages(&part, spans, &options).expect("a message")).expect("one");
     bytes_of(message)
 }

@@ -16,6 +16,7 @@ use stoker_wire::Result;
 use stoker_wire::buffer_codec::{BufferEncoder, compression_type};
 use stoker_wire::decode::{MessageBody, MessageHead, RowAssembler, whole_record_batch};
 use stoker_wire::encode::{BatchLayout, Message, MessageOptions, record_batch_header, record_batch_messages};
+use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 
 use crate::tests::messages::{add, batch};
 
@@ -25,7 +26,7 @@ const CODECS: [Compression; 2] = [Compression::Lz4, Compression::Zstd];
 const HUGE: i64 = 1 << 60;
 
 fn one_message(batch: &RecordBatch, compression: Option<Compression>) -> Message {
-    let options = MessageOptions { message_bytes: usize::MAX >> 1, compression };
+    let options = MessageOptions { message_bytes: usize::MAX >> 1, message_bytes_max: MESSAGE_BYTES_MAX, compression };
     record_batch_messages(batch, &options).expect("messages").remove(0)
 }
 

@@ -15,6 +15,7 @@ use stoker_types::{BatchSize, Batching, Cursor, Digest, ErrorKind, LastBatch, Sl
 use stoker_wire::Result;
 use stoker_wire::decode::{BufferSlot, MessageHead, is_compressed};
 use stoker_wire::encode::{MessageOptions, part_messages, schema_message};
+use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 use tokio::runtime::Runtime;
 
 use crate::batch_assembler::BatchAssembler;
@@ -175,7 +176,7 @@ fn stream(message_bytes: usize) -> Vec<u8> {
             row_addrs: vec![(0..num_rows as u64).collect()],
             substituted: vec![Substitution { row: 0, row_addrs: vec![7], reason: "a checksum".into() }],
         };
-        let options = MessageOptions { message_bytes, compression: None };
+        let options = MessageOptions { message_bytes, message_bytes_max: MESSAGE_BYTES_MAX, compression: None };
         messages.extend(part_messages(&part, &Stalls::default(), &options).expect("messages"));
     }
     let segments = messages.into_iter().flat_map(stoker_wire::encode::Message::into_frame);

@@ -24,13 +24,14 @@ use stoker_wire::encode::{
     BatchLayout, Message, MessageOptions, part_messages, record_batch_header, record_batch_messages, schema_message,
 };
 use stoker_wire::proto::BatchMetadata;
+use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 
 use crate::grpc::grpc_frame;
 use crate::tests::http2::script::{End, Script, Socket, open, runtime};
 
 /// Options for messages that are not compressed.
 fn plain(message_bytes: usize) -> MessageOptions {
-    MessageOptions { message_bytes, compression: None }
+    MessageOptions { message_bytes, message_bytes_max: MESSAGE_BYTES_MAX, compression: None }
 }
 
 /// Bytes of a tensor: so many that its buffer is sent without a copy.
@@ -151,7 +152,7 @@ proptest! {
             row_addrs,
             substituted: substituted.clone(),
         };
-        let options = MessageOptions { message_bytes, compression };
+        let options = MessageOptions { message_bytes, message_bytes_max: MESSAGE_BYTES_MAX, compression };
         let messages = part_messages(&sent, &Stalls::default(), &options).expect("messages");
         prop_assert!(!messages.is_empty());
         let mut named = Vec::new();

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use parking_lot::RwLock;
+use stoker_flight_sql::token_of;
 use stoker_net::warn_of_readers;
 use stoker_session::{Error, Result};
 use stoker_types::{Principal, PrincipalName, Role};
-use tonic::codegen::http::HeaderMap;
+use tonic::codegen::http::{HeaderMap, HeaderValue};
 use tonic::codegen::http::header::AUTHORIZATION;
 
 use crate::ServerConfig;
@@ -65,6 +66,10 @@ impl Authenticator {
             }
             (None, None) => return Err(Error::unauthenticated("a bearer token or a client certificate is needed")),
         };
+        // Drivers that know only a user and a password send a token as the password.
+        let token = given.to_str().ok().and_then(token_of);
+        let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok());
+        let given = bearer.as_ref().unwrap_or(given);
         let fixed = self.fixed.principal(given, now_unix_secs)?;
         let named = self.named.read().principal(given, now_unix_secs)?;
         fixed.or(named).ok_or_else(|| Error::unauthenticated("the token is not valid"))

@@ -10,9 +10,9 @@ pub(crate) fn role_of_method(path: &str) -> Role {
         "Handshake" | "ListFlights" | "GetFlightInfo" | "PollFlightInfo" | "GetSchema" | "DoGet" | "ListActions" => {
             Role::Read
         }
-        // Each action requires a role of its own, which `do_action` checks.
-        "DoAction" => Role::Read,
-        "DoPut" | "DoExchange" => Role::Write,
+        // Each action requires a role of its own, which `do_action` checks. `DoPut` takes parameters of queries only.
+        "DoAction" | "DoPut" => Role::Read,
+        "DoExchange" => Role::Write,
         _ => Role::Admin,
     }
 }
@@ -41,7 +41,7 @@ mod tests {
             ("GetFlightInfo", Role::Read),
             ("DoGet", Role::Read),
             ("DoAction", Role::Read),
-            ("DoPut", Role::Write),
+            ("DoPut", Role::Read),
             ("DoExchange", Role::Write),
             ("Later", Role::Admin),
             ("", Role::Admin),

@@ -6,13 +6,15 @@ use stoker_types::Context;
 use stoker_types::calls::{CALLS, answer_action};
 use tracing::Instrument;
 
+use crate::flight_sql::ACTIONS;
 use crate::state::ServerState;
 
 /// What `ListActions` answers.
 pub(crate) fn action_types() -> Vec<ActionType> {
     let action =
         |call: &stoker_types::calls::CallInfo| ActionType { r#type: call.name.into(), description: call.about.into() };
-    CALLS.iter().map(action).collect()
+    let of_flight_sql = |(name, about): (&str, &str)| ActionType { r#type: name.into(), description: about.into() };
+    CALLS.iter().map(action).chain(ACTIONS.into_iter().map(of_flight_sql)).collect()
 }
 
 impl ServerState {

@@ -8,13 +8,14 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use futures::{FutureExt, StreamExt};
 use stoker_clock::Clock;
+use stoker_flight_sql::{command_of, plain_batch};
 use stoker_session::{Error, Result};
-use stoker_sql::SqlQuery;
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
 use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
 use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
+use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 use tokio::runtime::Handle;
 use tracing::{Instrument, Span};
 
@@ -23,6 +24,7 @@ use crate::caller::Caller;
 use crate::flight::answer_body::Answer;
 use crate::flight::output::Output;
 use crate::flight::status::status;
+use crate::flight_sql::PlannedStatement;
 use crate::permits::Permit;
 use crate::request_id::for_request;
 use crate::state::ServerState;
@@ -45,7 +47,8 @@ const PLACE_PATIENCE: Duration = Duration::from_millis(900);
 /// An opened stream or a planned query.
 enum Work {
     Stream(StreamPlan, Box<CountedStream>, Batches),
-    Sql(Box<SqlQuery>, AccessEntry),
+    Sql(PlannedStatement, AccessEntry),
+    Catalog(RecordBatch, AccessEntry),
 }
 
 impl Work {
@@ -53,7 +56,7 @@ impl Work {
     fn span(&self) -> Span {
         match self {
             Work::Stream(_, stream, _) => tracing::info_span!("do_get", stream = stream.what()),
-            Work::Sql(_, log) => tracing::info_span!("do_get", query = log.what()),
+            Work::Sql(_, log) | Work::Catalog(_, log) => tracing::info_span!("do_get", query = log.what()),
         }
     }
 }
@@ -81,6 +84,7 @@ pub(crate) async fn do_get(
     let budget = state.lake.resources().for_client(&caller, &who);
     let place = place(&state, caller, body.kind.as_ref()).await?;
     let message_bytes = state.config.message_bytes;
+    let mut message_bytes_max = MESSAGE_BYTES_MAX;
     let (work, compression) = match body.kind {
         Some(ticket_body::Kind::Stream(ticket)) => {
             let memory_budget_bytes = state.config.stream_budget_bytes();
@@ -96,9 +100,24 @@ pub(crate) async fn do_get(
         Some(ticket_body::Kind::Sql(ticket)) => {
             let log = AccessEntry::new("query", Digest::of(ticket.sql.as_bytes()).to_string(), who, &clock);
             let compression = compression_from_proto(&ticket.compression)?;
+            if ticket.is_flight_sql {
+                message_bytes_max = stoker_flight_sql::MESSAGE_BYTES_MAX;
+            }
             let opened = state.clone();
-            let query = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
-            (Work::Sql(Box::new(query), log), compression)
+            let statement = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
+            (Work::Sql(statement, log), compression)
+        }
+        Some(ticket_body::Kind::Catalog(ticket)) => {
+            let log = AccessEntry::new("catalog", Digest::of(&ticket.command).to_string(), who, &clock);
+            message_bytes_max = stoker_flight_sql::MESSAGE_BYTES_MAX;
+            let command = command_of(&ticket.command.into())?;
+            let unknown = || stoker_wire::Error::InvalidTicket { reason: "it is no question about the catalog" };
+            let answer = state.catalog_answer(&command.ok_or_else(unknown)?).await?;
+            (Work::Catalog(answer.ok_or_else(unknown)?, log), None)
+        }
+        Some(ticket_body::Kind::Prepared(_)) => {
+            let reason = "it is the handle of a prepared statement; GetFlightInfo has the ticket";
+            return Err(stoker_wire::Error::InvalidTicket { reason }.into());
         }
         None => {
             return Err(stoker_wire::Error::InvalidTicket { reason: "it names neither a stream nor a query" }.into());
@@ -106,24 +125,27 @@ pub(crate) async fn do_get(
     };
     let (queue, threads) = match &work {
         Work::Stream(..) => (QUEUE_PART_MESSAGES, Handle::current()),
-        Work::Sql(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
+        Work::Sql(..) | Work::Catalog(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes, clock.clone());
-    let options = MessageOptions { message_bytes, compression };
+    let options = MessageOptions { message_bytes, message_bytes_max, compression };
     let span = work.span();
+    let running = state.running.begin(ticket);
     let sending = async move {
         let sent = async {
             match work {
                 Work::Stream(plan, stream, batches) => {
                     send_stream(&plan, *stream, batches, options, &output, &clock).await
                 }
-                Work::Sql(query, log) => send_sql(&query, log, options, &output, &clock).await,
+                Work::Sql(statement, log) => send_sql(&statement, log, options, &output, &clock).await,
+                Work::Catalog(answer, log) => send_catalog(&answer, log, options, &output).await,
             }
         };
         let done = tokio::select! {
             biased;
             () = output.closed() => return,
             () = state.cut.cancelled() => Err(Error::Stopping),
+            () = running.cancelled() => Err(Error::Cancelled),
             done = sent => done,
         };
         output.end(done, |error| state.place_filter.status(status(error))).await;
@@ -135,7 +157,7 @@ pub(crate) async fn do_get(
 /// Acquires a permit for a stream or for a query result.
 async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Permit<Caller>> {
     let (places, what, shares) = match kind {
-        Some(ticket_body::Kind::Sql(_)) => (&state.results, "results", state.config.result_shares()),
+        Some(ticket_body::Kind::Sql(_) | ticket_body::Kind::Catalog(_)) => (&state.results, "results", state.config.result_shares()),
         _ => (&state.streams, "streams", state.config.stream_shares()),
     };
     let full = |_| Error::ResourceExhausted {
@@ -173,10 +195,16 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Prin
     Ok((plan, slice))
 }
 
-async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<SqlQuery> {
-    let query = state.lake.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
-    match changed_versions(&ticket.tables, query.snapshots()) {
-        None => Ok(query),
+async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<PlannedStatement> {
+    let planned = match ticket.is_flight_sql {
+        true => state.plan_statement(&ticket.sql, ticket.bound.as_ref()).await?,
+        false => {
+            let query = state.lake.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
+            PlannedStatement { schema: query.schema(), queries: vec![query] }
+        }
+    };
+    match changed_versions(&ticket.tables, &planned.snapshots()) {
+        None => Ok(planned),
         Some(reason) => Err(stoker_wire::Error::ExpiredTicket { reason }.into()),
     }
 }
@@ -233,33 +261,54 @@ async fn send_stream(
 }
 
 async fn send_sql(
-    query: &SqlQuery,
+    statement: &PlannedStatement,
     mut log: AccessEntry,
     options: MessageOptions,
     output: &Output,
     clock: &Clock,
 ) -> Result<()> {
-    let schema = query.schema();
-    output.send(schema_message(&schema)).await?;
-    let mut batches = query.execute().await?;
-    loop {
-        match clock.timeout(KEEPALIVE, batches.next()).await {
-            None => send_empty(output, &schema).await?,
-            Some(None) => {
-                log.is_complete = true;
-                return Ok(());
-            }
-            Some(Some(batch)) => {
-                let batch = batch.map_err(stoker_sql::Error::from)?;
-                if batch.num_rows() > 0 {
-                    log.rows += batch.num_rows() as u64;
-                    let messages = encoded(options, move || record_batch_messages(&batch, &options)).await?;
-                    log.bytes += wire_bytes(&messages);
-                    send_all(output, messages).await?;
+    let PlannedStatement { queries, schema } = statement;
+    output.send(schema_message(schema)).await?;
+    for query in queries {
+        let is_plain = query.schema() == *schema;
+        let mut batches = query.execute().await?;
+        loop {
+            match clock.timeout(KEEPALIVE, batches.next()).await {
+                None => send_empty(output, schema).await?,
+                Some(None) => break,
+                Some(Some(batch)) => {
+                    let batch = batch.map_err(stoker_sql::Error::from)?;
+                    if batch.num_rows() > 0 {
+                        let batch = if is_plain { batch } else { plain_batch(&batch, schema)? };
+                        send_rows(output, batch, options, &mut log).await?;
+                    }
                 }
             }
         }
     }
+    log.is_complete = true;
+    Ok(())
+}
+
+async fn send_catalog(
+    answer: &RecordBatch,
+    mut log: AccessEntry,
+    options: MessageOptions,
+    output: &Output,
+) -> Result<()> {
+    output.send(schema_message(&answer.schema())).await?;
+    if answer.num_rows() > 0 {
+        send_rows(output, answer.clone(), options, &mut log).await?;
+    }
+    log.is_complete = true;
+    Ok(())
+}
+
+async fn send_rows(output: &Output, batch: RecordBatch, options: MessageOptions, log: &mut AccessEntry) -> Result<()> {
+    log.rows += batch.num_rows() as u64;
+    let messages = encoded(options, move || record_batch_messages(&batch, &options)).await?;
+    log.bytes += wire_bytes(&messages);
+    send_all(output, messages).await
 }
 
 /// Encodes messages. Compression takes long, so messages that are compressed are encoded on a blocking thread.
@@ -274,7 +323,7 @@ async fn encoded(
 }
 
 async fn send_empty(output: &Output, schema: &Arc<Schema>) -> Result<()> {
-    let options = MessageOptions { message_bytes: 1, compression: None };
+    let options = MessageOptions { message_bytes: 1, message_bytes_max: MESSAGE_BYTES_MAX, compression: None };
     send_all(output, record_batch_messages(&RecordBatch::new_empty(schema.clone()), &options)?).await
 }
 

@@ -13,10 +13,12 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use stoker_clock::Clock;
+use stoker_flight_sql::token_of;
 use stoker_session::{Error, Result};
 use stoker_types::calls::{Call, VerifyReceipts};
 use stoker_types::{Context, Principal};
 use stoker_wire::protocol::SPEC_STORED;
+use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -25,6 +27,7 @@ use crate::flight::do_action::action_types;
 use crate::flight::do_get::do_get;
 use crate::flight::get_flight_info::Planned;
 use crate::flight::status::status;
+use crate::flight_sql::is_action;
 use crate::request_id::RequestId;
 use crate::state::ServerState;
 
@@ -68,9 +71,17 @@ impl FlightService for StokerFlightService {
 
     async fn handshake(
         &self,
-        _request: Request<Streaming<HandshakeRequest>>,
+        request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        Err(unsupported("handshakes; send a bearer token in the authorization header"))
+        // The request was authenticated already. Drivers send a token as the password of basic authentication, and take
+        // the header of their later requests from the answer.
+        let given = request.metadata().get(AUTHORIZATION.as_str()).and_then(|value| value.to_str().ok());
+        let mut response = Response::new(stream::iter([Ok(HandshakeResponse::default())]).boxed());
+        let bearer = given.and_then(token_of).map(|token| format!("Bearer {token}"));
+        if let Some(Ok(value)) = bearer.as_deref().or(given).map(MetadataValue::try_from) {
+            response.metadata_mut().insert(AUTHORIZATION.as_str(), value);
+        }
+        Ok(response)
     }
 
     async fn list_flights(&self, _request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
@@ -117,8 +128,10 @@ impl FlightService for StokerFlightService {
         ))
     }
 
-    async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        Err(unsupported("writing; use `stoker ingest` or the Python client on the lake itself"))
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let asking = principal(&request).map_err(status)?;
+        let result = self.0.do_put(&asking, request.into_inner()).await.map_err(status)?;
+        Ok(Response::new(stream::iter([Ok(result)]).boxed()))
     }
 
     async fn do_exchange(
@@ -133,6 +146,11 @@ impl FlightService for StokerFlightService {
         let action = request.into_inner();
         let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == VerifyReceipts::NAME;
         let state = self.0.clone();
+        if is_action(&action.r#type) {
+            let done = async move { state.flight_sql_action(&action.r#type, action.body).await };
+            let body = self.run(computes, done.boxed()).await.map_err(status)?;
+            return Ok(Response::new(stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed()));
+        }
         let done = async move { state.do_action(&context, &action.r#type, &action.body).await };
         let body = self.run(computes, done.boxed()).await.map_err(status)?;
         let result = arrow_flight::Result { body: body.into() };

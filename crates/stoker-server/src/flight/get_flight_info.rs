@@ -5,6 +5,7 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Location, Ticke
 use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
+use stoker_flight_sql::command_of;
 use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
 use stoker_types::{Principal, ReadOptions, SnapshotRef, TableName};
@@ -35,6 +36,9 @@ pub(crate) struct Planned {
 
 impl ServerState {
     pub(crate) async fn get_flight_info(&self, principal: &Principal, descriptor: FlightDescriptor) -> Result<Planned> {
+        if let Some(command) = command_of(&descriptor.cmd)? {
+            return Ok(Planned { info: self.flight_sql_info(descriptor, command).await?, spec_stored: None });
+        }
         match self.parse(&descriptor)? {
             Kind::Stream(request) => self.stream_info(principal, descriptor, request).await,
             Kind::Sql(request) => self.sql_info(descriptor, request).await,
@@ -42,6 +46,9 @@ impl ServerState {
     }
 
     pub(crate) async fn get_schema(&self, principal: &Principal, descriptor: FlightDescriptor) -> Result<Schema> {
+        if let Some(command) = command_of(&descriptor.cmd)? {
+            return self.flight_sql_schema(command).await;
+        }
         let schema = match self.parse(&descriptor)? {
             Kind::Stream(request) => self.plan(principal, request.source).await?.schema(),
             Kind::Sql(request) => {
@@ -131,13 +138,14 @@ impl ServerState {
         let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();
         compression_from_proto(&request.compression)?;
         let SqlRequest { sql, params_json, compression } = request;
-        let ticket = SqlTicket { sql, params_json, tables, compression };
+        let ticket = SqlTicket { sql, params_json, tables, compression, ..SqlTicket::default() };
         let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
         let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
         Ok(Planned { info: info.with_total_records(-1).with_total_bytes(-1).with_ordered(true), spec_stored: None })
     }
 
-    fn endpoint(&self, kind: ticket_body::Kind) -> FlightEndpoint {
+    /// Makes an endpoint with a ticket, which is valid from now on.
+    pub(crate) fn endpoint(&self, kind: ticket_body::Kind) -> FlightEndpoint {
         let now = self.now_unix_secs();
         let ticket = self.signer.sign(TicketBody { kind: Some(kind), ..TicketBody::default() }, now);
         let expires = now.saturating_add(self.signer.ttl().as_secs());

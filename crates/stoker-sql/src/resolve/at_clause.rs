@@ -26,6 +26,8 @@ pub(crate) enum Constant {
     Float(f64),
     Text(String),
     Bool(bool),
+    /// A parameter that has no value yet.
+    Unbound,
 }
 
 const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1') or AT (TIMESTAMP => '2026-01-31T12:00:00Z')";
@@ -62,6 +64,7 @@ impl At {
     pub(crate) fn named(name: &str, value: &Expr, params: &mut Params) -> Result<Self> {
         let constant = Constant::parse(value, params)?;
         match (name, constant) {
+            ("version" | "tag" | "timestamp", Constant::Unbound) => Ok(At::Ref(SnapshotRef::Latest)),
             ("version", Constant::Int(version)) if version >= 0 => {
                 Ok(At::Ref(SnapshotRef::Version(version.unsigned_abs())))
             }
@@ -105,6 +108,7 @@ impl Constant {
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } => match Self::parse(inner, params)? {
                 Constant::Int(value) => Ok(Constant::Int(-value)),
                 Constant::Float(value) => Ok(Constant::Float(-value)),
+                Constant::Unbound => Ok(Constant::Unbound),
                 _ => Err(refuse()),
             },
             _ => Err(refuse()),
@@ -120,7 +124,10 @@ impl Constant {
             },
             Value::SingleQuotedString(text) => Ok(Constant::Text(text.clone())),
             Value::Boolean(value) => Ok(Constant::Bool(*value)),
-            Value::Placeholder(name) => constant(params.value(name)?.1).ok_or_else(refuse),
+            Value::Placeholder(name) => match params.value(name)?.1 {
+                Some(value) => constant(value).ok_or_else(refuse),
+                None => Ok(Constant::Unbound),
+            },
             _ => Err(refuse()),
         }
     }

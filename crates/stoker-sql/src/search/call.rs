@@ -26,12 +26,19 @@ const USAGE: &str = "write vector_search(table, column, query, k => 10, metric =
 /// The arguments as written, before they are checked against the table.
 pub(crate) struct SearchCall {
     column: String,
-    query: Vec<f64>,
+    query: QueryVector,
     k: usize,
     metric: Metric,
     use_index: bool,
     nprobes: Option<usize>,
     refine: Option<u32>,
+}
+
+/// The vector that a search compares with.
+enum QueryVector {
+    Given(Vec<f64>),
+    /// A parameter that has no value yet, by its index; without one, only some elements are parameters.
+    Unbound(Option<usize>),
 }
 
 impl SearchCall {
@@ -81,6 +88,7 @@ impl SearchCall {
     fn set(&mut self, name: &str, value: Constant) -> Result<()> {
         match (name, value) {
             ("k", Constant::Int(k)) if (1..=K_MAX).contains(&k) => self.k = k as usize,
+            ("k" | "metric" | "use_index" | "nprobes" | "refine", Constant::Unbound) => {}
             ("k", value) => {
                 return Err(Error::refused(format!("k => {value:?}"), format!("it must be from 1 to {K_MAX}")));
             }
@@ -100,6 +108,13 @@ impl SearchCall {
         Ok(())
     }
 
+    /// Returns the index of the parameter that is to be the query vector, and its type, if it has no value yet.
+    pub(crate) fn unbound_vector(&self, table: &Table) -> Option<(usize, DataType)> {
+        let QueryVector::Unbound(Some(index)) = self.query else { return None };
+        let field = table.schema().field_with_name(&self.column).ok()?.data_type().clone();
+        Some((index, field))
+    }
+
     /// Checks the arguments against the table.
     pub(crate) fn bind(&self, table: &Table) -> Result<Search> {
         let schema = table.schema();
@@ -114,15 +129,21 @@ impl SearchCall {
         let DataType::FixedSizeList(item, length) = field.data_type() else {
             return Err(refuse(format!("it is {}, not a vector", field.data_type())));
         };
-        if usize::try_from(*length).ok() != Some(self.query.len()) {
-            return Err(refuse(format!("it has {length} dimensions, the query has {}", self.query.len())));
+        let dimensions = usize::try_from(*length).unwrap_or_default();
+        let given = match &self.query {
+            QueryVector::Given(given) => given.clone(),
+            // The columns of the result are the same for any vector.
+            QueryVector::Unbound(_) => vec![1.0; dimensions],
+        };
+        if dimensions != given.len() {
+            return Err(refuse(format!("it has {length} dimensions, the query has {}", given.len())));
         }
-        if let Some(value) = self.query.iter().find(|value| !value.is_finite()) {
+        if let Some(value) = given.iter().find(|value| !value.is_finite()) {
             return Err(refuse(format!("the query holds {value}")));
         }
         let query = match item.data_type() {
             DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::UInt8 => {
-                elements(&self.query, item.data_type(), self.metric).map_err(refuse)?
+                elements(&given, item.data_type(), self.metric).map_err(refuse)?
             }
             other => return Err(refuse(format!("vectors of {other} cannot be searched"))),
         };
@@ -191,35 +212,47 @@ fn name_argument(expr: &Expr) -> Result<String> {
     }
 }
 
-fn query_argument(expr: &Expr, params: &mut Params) -> Result<Vec<f64>> {
+fn query_argument(expr: &Expr, params: &mut Params) -> Result<QueryVector> {
     let refuse = || Error::refused(format!("vector_search query {expr}"), USAGE);
+    let of_elements = |numbers: Vec<Option<f64>>| match numbers.into_iter().collect() {
+        Some(numbers) => QueryVector::Given(numbers),
+        None => QueryVector::Unbound(None),
+    };
     match expr {
-        Expr::Array(array) => array.elem.iter().map(|element| number(element, params)).collect(),
+        Expr::Array(array) => {
+            let numbers = array.elem.iter().map(|element| number(element, params)).collect::<Result<_>>()?;
+            Ok(of_elements(numbers))
+        }
         Expr::Cast { expr, .. } | Expr::Nested(expr) => query_argument(expr, params),
         Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("make_array") => {
             let FunctionArguments::List(list) = &function.args else { return Err(refuse()) };
-            list.args
-                .iter()
-                .map(|arg| match arg {
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(element)) => number(element, params),
-                    _ => Err(refuse()),
-                })
-                .collect()
+            let element = |arg: &FunctionArg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(element)) => number(element, params),
+                _ => Err(refuse()),
+            };
+            Ok(of_elements(list.args.iter().map(element).collect::<Result<_>>()?))
         }
         Expr::Value(value) => match &value.value {
-            Value::Placeholder(name) => numbers(params.value(name)?.1).ok_or_else(|| {
-                Error::refused(format!("vector_search query {name}"), "the parameter must be a vector without nulls")
-            }),
+            Value::Placeholder(name) => {
+                let (index, value) = params.value(name)?;
+                let Some(value) = value else { return Ok(QueryVector::Unbound(Some(index))) };
+                let vector = numbers(value).ok_or_else(|| {
+                    let reason = "the parameter must be a vector without nulls";
+                    Error::refused(format!("vector_search query {name}"), reason)
+                })?;
+                Ok(QueryVector::Given(vector))
+            }
             _ => Err(refuse()),
         },
         _ => Err(refuse()),
     }
 }
 
-fn number(expr: &Expr, params: &mut Params) -> Result<f64> {
+fn number(expr: &Expr, params: &mut Params) -> Result<Option<f64>> {
     match Constant::parse(expr, params)? {
-        Constant::Int(value) => Ok(value as f64),
-        Constant::Float(value) => Ok(value),
+        Constant::Int(value) => Ok(Some(value as f64)),
+        Constant::Float(value) => Ok(Some(value)),
+        Constant::Unbound => Ok(None),
         _ => Err(Error::refused(format!("vector_search query element {expr}"), "it must be a number")),
     }
 }

@@ -43,6 +43,8 @@ use crate::{Error, Result};
 pub struct MessageOptions {
     /// The target size of a message in bytes, before compression.
     pub message_bytes: usize,
+    /// The maximum size of a message in bytes, before compression: that of a row at least.
+    pub message_bytes_max: usize,
     /// The codec that compresses the buffers; `None` for no compression.
     pub compression: Option<Compression>,
 }
@@ -92,18 +94,19 @@ pub fn part_messages(part: &Part, waited: &Stalls, options: &MessageOptions) -> 
             stall: (rows.end == part.num_rows).then(|| stall_to_proto(waited)),
         };
         let rows = part.data.slice(range.start, range.len());
-        encode(&rows, metadata.encode_to_vec().into(), options.compression)
+        encode(&rows, metadata.encode_to_vec().into(), options)
     };
     size::split(&part.data, options.message_bytes).into_iter().map(message).collect()
 }
 
 /// Encodes a record batch of a SQL result as messages.
 pub fn record_batch_messages(batch: &RecordBatch, options: &MessageOptions) -> Result<Vec<Message>> {
-    let message = |part: Range<usize>| encode(&batch.slice(part.start, part.len()), Bytes::new(), options.compression);
+    let message = |part: Range<usize>| encode(&batch.slice(part.start, part.len()), Bytes::new(), options);
     size::split(batch, options.message_bytes).into_iter().map(message).collect()
 }
 
-fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>) -> Result<Message> {
+fn encode(batch: &RecordBatch, metadata: Bytes, options: &MessageOptions) -> Result<Message> {
+    let MessageOptions { message_bytes_max, compression, .. } = *options;
     let schema = batch.schema();
     let message = match schema.fields().iter().all(|field| body::is_supported(field.data_type())) {
         true => body::encode(batch, metadata, compression)?,
@@ -111,14 +114,24 @@ fn encode(batch: &RecordBatch, metadata: Bytes, compression: Option<Compression>
     };
     // The limit holds for the uncompressed size too, because the receiver needs memory for all of it.
     match message.wire_bytes().max(to_usize(record_batch_bytes(batch))) {
-        bytes if bytes <= MESSAGE_BYTES_MAX => Ok(message),
-        bytes => Err(Error::ResourceExhausted {
-            reason: format!(
-                "{} rows take {bytes} bytes in one message, the limit is {MESSAGE_BYTES_MAX}: the rows are too large to be sent",
-                batch.num_rows()
-            ),
-        }),
+        bytes if bytes <= message_bytes_max => Ok(message),
+        bytes => Err(Error::ResourceExhausted { reason: too_large(batch, bytes, message_bytes_max) }),
     }
+}
+
+/// Describes rows that are too large for a message.
+fn too_large(batch: &RecordBatch, bytes: usize, limit: usize) -> String {
+    let size = |(field, column): (&arrow_schema::FieldRef, &ArrayRef)| {
+        (column.to_data().get_slice_memory_size().unwrap_or_default(), field.name().clone())
+    };
+    let schema = batch.schema();
+    let largest = schema.fields().iter().zip(batch.columns()).map(size).max();
+    let largest = largest.map(|(bytes, name)| format!(", of which column {name:?} has {bytes}")).unwrap_or_default();
+    let num_rows = batch.num_rows();
+    format!(
+        "{num_rows} row(s) take {bytes} bytes in one message{largest}, and the limit is {limit}: select less of it, or \
+         read the rows in process or with the Python client's streams"
+    )
 }
 
 /// Encodes views, unions and run-end encoded arrays with the writer of arrow-ipc, which copies.

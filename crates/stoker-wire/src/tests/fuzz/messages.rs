@@ -142,7 +142,7 @@ fn messages(mut input: &[u8]) -> Vec<(MessageHead, Bytes)> {
 }
 
 fn seeds(compression: Option<Compression>) -> Vec<Vec<u8>> {
-    let options = |message_bytes| MessageOptions { message_bytes, compression };
+    let options = |message_bytes| MessageOptions { message_bytes, message_bytes_max: MESSAGE_BYTES_MAX, compression };
     let mut seeds = Vec::new();
     for (index, data) in batches().into_iter().enumerate() {
         let whole = record_batch_messages(&data, &options(usize::MAX >> 1)).expect("messages");

@@ -1,0 +1,135 @@
+//! Parameters that clients bind as rows of record batches.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use stoker_types::{ArrowParam, ParamValue};
+
+use crate::{Error, Result};
+
+/// 2^53, up to which a double represents every integer.
+const EXACT_INTEGER_MAX: i64 = 1 << 53;
+
+/// Returns the parameters of each row.
+///
+/// # Errors
+/// `InvalidRequest` for a value that cannot be read.
+pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<ParamValue>>> {
+    let schema = batch.schema();
+    let row = |row: usize| {
+        let value = |(column, field): (&ArrayRef, &arrow_schema::FieldRef)| {
+            value_of(column, row).map_err(|reason| {
+                Error::invalid(format!("parameter {:?} of row {row} cannot be read: {reason}", field.name()))
+            })
+        };
+        batch.columns().iter().zip(schema.fields()).map(value).collect()
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// Returns one value of a column, with its type where that is not one of JSON.
+fn value_of(column: &ArrayRef, row: usize) -> Result<ParamValue, String> {
+    if column.is_null(row) {
+        return Ok(ParamValue::Null);
+    }
+    let one = column.slice(row, 1);
+    let as_type = |data_type: &DataType| cast(&one, data_type).map_err(|source| source.to_string());
+    Ok(match column.data_type() {
+        DataType::Null => ParamValue::Null,
+        DataType::Boolean => ParamValue::Bool(one.as_boolean().value(0)),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+            ParamValue::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().value(0))
+        }
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => {
+            ParamValue::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().value(0))
+        }
+        DataType::Float64 => ParamValue::Float(one.as_primitive::<Float64Type>().value(0)),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            ParamValue::Text(as_type(&DataType::Utf8)?.as_string::<i32>().value(0).to_string())
+        }
+        DataType::Dictionary(_, values) => value_of(&as_type(values)?, 0)?,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)
+            if item.data_type().is_numeric() =>
+        {
+            match numbers(&one)? {
+                Some(numbers) => ParamValue::Vector(numbers),
+                None => ParamValue::Arrow(ArrowParam::try_new(one)?),
+            }
+        }
+        _ => ParamValue::Arrow(ArrowParam::try_new(one)?),
+    })
+}
+
+/// Returns the numbers of a list if doubles hold all of them exactly, and none is NULL.
+fn numbers(list: &ArrayRef) -> Result<Option<Vec<f64>>, String> {
+    let values = match list.data_type() {
+        DataType::List(_) => list.as_list::<i32>().value(0),
+        DataType::LargeList(_) => list.as_list::<i64>().value(0),
+        _ => list.as_fixed_size_list().value(0),
+    };
+    if values.null_count() > 0 {
+        return Ok(None);
+    }
+    match values.data_type() {
+        DataType::UInt64 | DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => return Ok(None),
+        integer if integer.is_integer() => {
+            let integers = cast(&values, &DataType::Int64).map_err(|source| source.to_string())?;
+            let is_exact = |value: &i64| (-EXACT_INTEGER_MAX..=EXACT_INTEGER_MAX).contains(value);
+            if !integers.as_primitive::<Int64Type>().values().iter().all(is_exact) {
+                return Ok(None);
+            }
+        }
+        _ => {}
+    }
+    let doubles = cast(&values, &DataType::Float64).map_err(|source| source.to_string())?;
+    Ok(Some(doubles.as_primitive::<Float64Type>().values().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::Int32Type;
+    use arrow_array::{
+        BooleanArray, Date32Array, DictionaryArray, Float32Array, Float64Array, Int8Array, Int64Array, ListArray,
+        NullArray, StringViewArray, UInt64Array,
+    };
+
+    use super::*;
+
+    #[test]
+    fn values_are_what_they_were() {
+        let large = 9_007_199_254_740_993;
+        let doubles = ListArray::from_iter_primitive::<Float64Type, _, _>([Some([Some(0.5), Some(-2.0)])]);
+        let integers = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(3), Some(large)])]);
+        let gaps = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(3), None])]);
+        let names: DictionaryArray<Int32Type> = vec!["cat"].into_iter().collect();
+        let arrow = |array: ArrayRef| ParamValue::Arrow(ArrowParam::try_new(array).expect("one value"));
+        let cases: Vec<(ArrayRef, ParamValue)> = vec![
+            (Arc::new(NullArray::new(1)), ParamValue::Null),
+            (Arc::new(Int64Array::from(vec![None])), ParamValue::Null),
+            (Arc::new(BooleanArray::from(vec![true])), ParamValue::Bool(true)),
+            (Arc::new(Int8Array::from(vec![-3])), ParamValue::Int(-3)),
+            (Arc::new(Int64Array::from(vec![i64::MIN])), ParamValue::Int(i64::MIN)),
+            (Arc::new(Float64Array::from(vec![f64::NAN])), ParamValue::Float(f64::NAN)),
+            (Arc::new(StringViewArray::from(vec!["a longer text than twelve"])), {
+                ParamValue::Text("a longer text than twelve".into())
+            }),
+            (Arc::new(names), ParamValue::Text("cat".into())),
+            (Arc::new(doubles), ParamValue::Vector(vec![0.5, -2.0])),
+            (Arc::new(integers.clone()), arrow(Arc::new(integers))),
+            (Arc::new(gaps.clone()), arrow(Arc::new(gaps))),
+            (Arc::new(UInt64Array::from(vec![u64::MAX])), arrow(Arc::new(UInt64Array::from(vec![u64::MAX])))),
+            (Arc::new(Float32Array::from(vec![0.1])), arrow(Arc::new(Float32Array::from(vec![0.1])))),
+            (Arc::new(Date32Array::from(vec![5])), arrow(Arc::new(Date32Array::from(vec![5])))),
+        ];
+        for (array, expected) in cases {
+            let batch = RecordBatch::try_from_iter_with_nullable([("1", array, true)]).expect("a batch");
+            let rows = rows_of(&batch).expect("parameters");
+            assert_eq!(rows, vec![vec![expected]]);
+        }
+    }
+}

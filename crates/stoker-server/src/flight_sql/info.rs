@@ -1,0 +1,130 @@
+//! `GetFlightInfo` and `GetSchema` for commands of Flight SQL.
+
+use std::sync::Arc;
+
+use arrow_flight::sql::Command;
+use arrow_flight::{FlightDescriptor, FlightInfo};
+use arrow_schema::{DataType, Schema, SchemaRef};
+use stoker_flight_sql::{catalog_schema, command_name, plain_schema};
+use stoker_session::{Error, Result};
+use stoker_sql::SqlQuery;
+use stoker_types::Snapshot;
+use stoker_wire::proto::{BoundParameters, CatalogTicket, PinnedTable, SqlTicket, ticket_body};
+
+use crate::state::ServerState;
+
+/// A planned statement.
+pub(crate) struct PlannedStatement {
+    /// One query for each row of parameters, in order.
+    pub queries: Vec<SqlQuery>,
+    /// The columns of all of them, with plain types.
+    pub schema: SchemaRef,
+}
+
+impl PlannedStatement {
+    /// The snapshots that the queries read, each once.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let mut distinct: Vec<Snapshot> = Vec::new();
+        for snapshot in self.queries.iter().flat_map(SqlQuery::snapshots) {
+            if !distinct.contains(snapshot) {
+                distinct.push(snapshot.clone());
+            }
+        }
+        distinct
+    }
+}
+
+impl ServerState {
+    /// Plans what a command asks for.
+    ///
+    /// # Errors
+    /// Those of planning a statement; `InvalidRequest` for a command that has no result.
+    pub(crate) async fn flight_sql_info(&self, descriptor: FlightDescriptor, command: Command) -> Result<FlightInfo> {
+        let (schema, kind) = match command {
+            Command::CommandStatementQuery(statement) => {
+                no_transaction(statement.transaction_id.as_deref())?;
+                self.statement_info(statement.query, None).await?
+            }
+            Command::CommandPreparedStatementQuery(prepared) => {
+                let statement = self.prepared(&prepared.prepared_statement_handle)?;
+                self.statement_info(statement.sql, statement.bound).await?
+            }
+            command => match catalog_schema(&command, &self.sql_limits())? {
+                Some(schema) => {
+                    let ticket = CatalogTicket { command: descriptor.cmd.to_vec() };
+                    (schema, ticket_body::Kind::Catalog(ticket))
+                }
+                None => return Err(no_result(&command)),
+            },
+        };
+        let info = FlightInfo::new().try_with_schema(&schema).map_err(Error::internal)?;
+        let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(kind));
+        Ok(info.with_total_records(-1).with_total_bytes(-1).with_ordered(true))
+    }
+
+    /// Returns the columns of what a command asks for.
+    ///
+    /// # Errors
+    /// As for [`ServerState::flight_sql_info`].
+    pub(crate) async fn flight_sql_schema(&self, command: Command) -> Result<Schema> {
+        let schema = match command {
+            Command::CommandStatementQuery(statement) => plain_schema(&self.lake.describe(&statement.query).await?.columns),
+            Command::CommandPreparedStatementQuery(prepared) => {
+                let statement = self.prepared(&prepared.prepared_statement_handle)?;
+                match &statement.bound {
+                    Some(bound) => self.plan_statement(&statement.sql, Some(bound)).await?.schema,
+                    None => plain_schema(&self.lake.describe(&statement.sql).await?.columns),
+                }
+            }
+            command => catalog_schema(&command, &self.sql_limits())?.ok_or_else(|| no_result(&command))?,
+        };
+        Ok(Arc::unwrap_or_clone(schema))
+    }
+
+    async fn statement_info(&self, sql: String, bound: Option<BoundParameters>) -> Result<(SchemaRef, ticket_body::Kind)> {
+        let planned = self.plan_statement(&sql, bound.as_ref()).await?;
+        let pinned = |snapshot: Snapshot| PinnedTable { table: snapshot.table.to_string(), version: snapshot.version };
+        let tables = planned.snapshots().into_iter().map(pinned).collect();
+        let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, ..SqlTicket::default() };
+        Ok((planned.schema, ticket_body::Kind::Sql(ticket)))
+    }
+
+    /// Plans a statement for each row of its parameters.
+    ///
+    /// # Errors
+    /// Those of planning; `InvalidRequest` if the results have different columns.
+    pub(crate) async fn plan_statement(&self, sql: &str, bound: Option<&BoundParameters>) -> Result<PlannedStatement> {
+        let mut planned: Option<PlannedStatement> = None;
+        for params in self.executions(bound).await? {
+            let query = self.lake.query(sql, &params).await?;
+            let schema = plain_schema(&query.schema());
+            match &mut planned {
+                None => planned = Some(PlannedStatement { queries: vec![query], schema }),
+                Some(planned) if types(&planned.schema).eq(types(&schema)) => planned.queries.push(query),
+                Some(planned) => {
+                    let number = planned.queries.len() + 1;
+                    return Err(Error::invalid(format!(
+                        "row {number} of the parameters gives other types of columns than row 1: cast them in the statement"
+                    )));
+                }
+            }
+        }
+        planned.ok_or_else(|| Error::invalid("the statement is bound to no rows of parameters: bind one or more"))
+    }
+}
+
+fn types(schema: &Schema) -> impl Iterator<Item = &DataType> {
+    schema.fields().iter().map(|field| field.data_type())
+}
+
+/// Refuses a statement in a transaction.
+pub(super) fn no_transaction(id: Option<&[u8]>) -> Result<()> {
+    match id.filter(|id| !id.is_empty()) {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("transactions are not supported: each statement is committed by itself")),
+    }
+}
+
+fn no_result(command: &Command) -> Error {
+    Error::invalid(format!("the command {} has no result that GetFlightInfo could plan", command_name(command)))
+}

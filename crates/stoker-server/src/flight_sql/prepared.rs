@@ -1,0 +1,160 @@
+//! Prepared statements: signed handles with a statement and its parameters.
+
+use std::time::Duration;
+
+use arrow_flight::sql::ActionCreatePreparedStatementResult;
+use arrow_flight::{IpcMessage, SchemaAsIpc};
+use arrow_ipc::writer::IpcWriteOptions;
+use arrow_schema::Schema;
+use bytes::Bytes;
+use prost::Message;
+use stoker_flight_sql::plain_schema;
+use stoker_lake::{LakeStore, PutOutcome};
+use stoker_session::{Error, Result};
+use stoker_types::{Digest, ErrorKind, ParamValue, Principal};
+use stoker_wire::convert::params_from_json;
+use stoker_wire::proto::{BoundParameters, PreparedStatement, TicketBody, ticket_body};
+
+use crate::state::ServerState;
+
+/// The maximum size in bytes of parameters in a handle. Larger ones are stored in the lake.
+const IN_HANDLE_BYTES_MAX: usize = 64 << 10;
+
+/// The maximum size in bytes of the parameters of one statement.
+pub(super) const BOUND_BYTES_MAX: usize = 16 << 20;
+
+/// The maximum number of rows of parameters of a query, whose results follow one another.
+pub(super) const BOUND_ROWS_MAX: usize = 256;
+
+/// Where parameters that are too large for a handle are stored, by their digest.
+const PARAMETERS: &str = "parameters";
+
+impl ServerState {
+    /// Prepares a statement: returns its handle, its columns and its parameters.
+    ///
+    /// # Errors
+    /// Those of planning the statement.
+    pub(crate) async fn prepare(&self, sql: &str) -> Result<ActionCreatePreparedStatementResult> {
+        let described = self.lake.describe(sql).await?;
+        let columns = plain_schema(&described.columns);
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: self.handle(PreparedStatement { sql: sql.to_string(), bound: None }),
+            dataset_schema: schema_bytes(&columns)?,
+            parameter_schema: schema_bytes(&Schema::new(described.parameters))?,
+        })
+    }
+
+    /// Returns the handle of a prepared statement with other parameters.
+    ///
+    /// # Errors
+    /// A handle that is not valid; parameters above a limit; parameters that cannot be stored.
+    pub(crate) async fn bind(&self, principal: &Principal, handle: &[u8], rows: Vec<String>) -> Result<Bytes> {
+        let statement = self.prepared(handle)?;
+        let bound = BoundParameters { rows, object: String::new() };
+        let size = bound.encoded_len();
+        if size > BOUND_BYTES_MAX {
+            return Err(Error::ResourceExhausted {
+                reason: format!(
+                    "the parameters of a statement take {size} bytes, the limit is {BOUND_BYTES_MAX}: write them to a \
+                     table and join it"
+                ),
+            });
+        }
+        if bound.rows.len() > BOUND_ROWS_MAX {
+            return Err(Error::ResourceExhausted {
+                reason: format!(
+                    "a query is bound to {} rows of parameters, the limit is {BOUND_ROWS_MAX}: bind a list and use \
+                     `IN ($1)`, or write the rows to a table and join it",
+                    bound.rows.len()
+                ),
+            });
+        }
+        let bound = if size > IN_HANDLE_BYTES_MAX { self.store(principal, &bound).await? } else { bound };
+        Ok(self.handle(PreparedStatement { bound: Some(bound), ..statement }))
+    }
+
+    /// Verifies a handle, and returns its statement.
+    ///
+    /// # Errors
+    /// A handle that was changed, that expired, or that another key signed.
+    pub(crate) fn prepared(&self, handle: &[u8]) -> Result<PreparedStatement> {
+        match self.signer.verify(handle, self.now_unix_secs())?.kind {
+            Some(ticket_body::Kind::Prepared(statement)) => Ok(statement),
+            _ => Err(stoker_wire::Error::InvalidTicket { reason: "it is no handle of a prepared statement" }.into()),
+        }
+    }
+
+    /// Returns the parameters of each execution: one without parameters if none are bound.
+    ///
+    /// # Errors
+    /// Parameters that the lake does not have any more, or that cannot be read.
+    pub(crate) async fn executions(&self, bound: Option<&BoundParameters>) -> Result<Vec<Vec<ParamValue>>> {
+        let Some(bound) = bound else { return Ok(vec![Vec::new()]) };
+        if bound.object.is_empty() {
+            return bound.rows.iter().map(|row| Ok(params_from_json(row)?)).collect();
+        }
+        let gone = || stoker_wire::Error::ExpiredTicket {
+            reason: "the lake does not have its parameters any more: bind them again".into(),
+        };
+        let digest: Digest = bound.object.parse()?;
+        let bytes = self.lake.lake().objects().get(&path(digest)).await?.ok_or_else(gone)?;
+        if Digest::of(&bytes) != digest {
+            return Err(stoker_wire::Error::ExpiredTicket {
+                reason: "its parameters in the lake are damaged: bind them again".into(),
+            }
+            .into());
+        }
+        let stored = BoundParameters::decode(bytes).map_err(Error::internal)?;
+        stored.rows.iter().map(|row| Ok(params_from_json(row)?)).collect()
+    }
+
+    /// Stores parameters in the lake, where [`clean_parameters`] removes them later.
+    async fn store(&self, principal: &Principal, bound: &BoundParameters) -> Result<BoundParameters> {
+        let bytes = Bytes::from(bound.encode_to_vec());
+        let digest = Digest::of(&bytes);
+        let stored = self.engine_for(principal).lake().objects().put_if_absent(&path(digest), bytes).await;
+        match stored {
+            Ok(PutOutcome::Stored | PutOutcome::Exists) => {
+                Ok(BoundParameters { rows: Vec::new(), object: digest.to_string() })
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::ResourceExhausted {
+                reason: format!(
+                    "parameters above {IN_HANDLE_BYTES_MAX} bytes are stored in the lake, which cannot be written: {error}"
+                ),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn handle(&self, statement: PreparedStatement) -> Bytes {
+        let kind = Some(ticket_body::Kind::Prepared(statement));
+        self.signer.sign(TicketBody { kind, ..TicketBody::default() }, self.now_unix_secs()).into()
+    }
+}
+
+/// Removes stored parameters that are older than `age`. A dry run only counts them. Returns their number.
+///
+/// # Errors
+/// Storage errors. Parameters that were removed before the error stay removed.
+pub async fn clean_parameters(lake: &LakeStore, age: Duration, dry_run: bool) -> Result<u64> {
+    let objects = lake.objects();
+    let mut old = objects.entries(PARAMETERS).await?;
+    old.retain(|entry| entry.is_older_than(age));
+    if !dry_run {
+        for entry in &old {
+            objects.delete(&entry.path).await?;
+        }
+    }
+    Ok(old.len() as u64)
+}
+
+fn path(digest: Digest) -> String {
+    format!("{PARAMETERS}/{digest}")
+}
+
+/// Encodes a schema as an IPC message.
+fn schema_bytes(schema: &Schema) -> Result<Bytes> {
+    let options = IpcWriteOptions::default();
+    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options).try_into().map_err(Error::internal)?;
+    Ok(bytes)
+}

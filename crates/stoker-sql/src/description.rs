@@ -1,0 +1,67 @@
+//! Describes statements before their parameters have values.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
+use datafusion::common::{ParamValues, ScalarValue};
+use stoker_columns::fitting_schema;
+use stoker_functions::Activity;
+use stoker_lake::Table;
+
+use crate::planning::{NamedPlan, Resolved, named_plan};
+use crate::running::check_expanded;
+use crate::{Engine, Result};
+
+/// What is known of a statement before its parameters have values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementDescription {
+    /// The columns of the result. The type of a column that is computed from a parameter alone is that of the parameter.
+    pub columns: SchemaRef,
+    /// The parameters in order, with the names `$1`, `$2`, …. The type follows from the statement, as in `label < $1`;
+    /// it is `Utf8` where it does not.
+    pub parameters: Vec<FieldRef>,
+}
+
+/// Describes a statement over its opened tables. It must be called on a large stack.
+pub(crate) async fn describe(
+    engine: &Engine,
+    activity: &Arc<Activity>,
+    resolved: Resolved,
+    tables: &[Table],
+) -> Result<StatementDescription> {
+    let mut types: Vec<Option<DataType>> = vec![None; resolved.requests.num_params];
+    for request in &resolved.requests.relations {
+        let vector = request.search.as_ref().and_then(|call| call.unbound_vector(&tables[request.table]));
+        if let Some((index, data_type)) = vector {
+            types[index] = Some(data_type);
+        }
+    }
+    let NamedPlan { state, plan, explains } = named_plan(engine, activity, resolved, tables, &[]).await?;
+    check_expanded(&plan, activity)?;
+    let mut inferred = plan.get_parameter_fields()?;
+    for (index, found) in types.iter_mut().enumerate() {
+        let field = inferred.remove(&format!("${}", index + 1)).flatten();
+        *found = field.map(|field| field.data_type().clone()).or(found.take());
+    }
+    let null = |data_type: &Option<DataType>| match data_type {
+        Some(data_type) => ScalarValue::try_new_null(data_type),
+        None => Ok(ScalarValue::Null),
+    };
+    let plan = match types.is_empty() {
+        true => plan,
+        // With NULL as their value, parameters have no influence on other types.
+        false => {
+            let nulls = types.iter().map(null).collect::<datafusion::common::Result<Vec<_>>>()?;
+            plan.with_param_values(ParamValues::from(nulls))?
+        }
+    };
+    let analysed = match explains {
+        true => plan,
+        false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
+    };
+    let columns = fitting_schema(&Arc::new(analysed.schema().as_arrow().clone()));
+    let field = |(index, found): (usize, Option<DataType>)| {
+        Arc::new(Field::new(format!("${}", index + 1), found.unwrap_or(DataType::Utf8), true))
+    };
+    Ok(StatementDescription { columns, parameters: types.into_iter().enumerate().map(field).collect() })
+}
