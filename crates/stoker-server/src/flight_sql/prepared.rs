@@ -9,7 +9,7 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use prost::Message;
 use stoker_flight_sql::plain_schema;
-use stoker_lake::{LakeStore, PutOutcome};
+use stoker_lake::{LakeStore, Objects, PutOutcome};
 use stoker_session::{Error, Result};
 use stoker_types::{Digest, ErrorKind, ParamValue, Principal};
 use stoker_wire::convert::params_from_json;
@@ -25,6 +25,9 @@ pub(super) const BOUND_BYTES_MAX: usize = 16 << 20;
 
 /// The maximum number of rows of parameters of a query, whose results follow one another.
 pub(super) const BOUND_ROWS_MAX: usize = 256;
+
+/// The age up to which stored parameters are not written again. A cleanup removes nothing that is less than a day old.
+const FRESH: Duration = Duration::from_secs(12 * 3600);
 
 /// Where parameters that are too large for a handle are stored, by their digest.
 const PARAMETERS: &str = "parameters";
@@ -112,11 +115,13 @@ impl ServerState {
     async fn store(&self, principal: &Principal, bound: &BoundParameters) -> Result<BoundParameters> {
         let bytes = Bytes::from(bound.encode_to_vec());
         let digest = Digest::of(&bytes);
-        let stored = self.engine_for(principal).lake().objects().put_if_absent(&path(digest), bytes).await;
+        let objects = self.engine_for(principal).lake().objects();
+        let stored = match objects.put_if_absent(&path(digest), bytes.clone()).await {
+            Ok(PutOutcome::Exists) => refresh(&objects, digest, bytes).await,
+            stored => stored.map(|_| ()),
+        };
         match stored {
-            Ok(PutOutcome::Stored | PutOutcome::Exists) => {
-                Ok(BoundParameters { rows: Vec::new(), object: digest.to_string() })
-            }
+            Ok(()) => Ok(BoundParameters { rows: Vec::new(), object: digest.to_string() }),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::ResourceExhausted {
                 reason: format!(
                     "parameters above {IN_HANDLE_BYTES_MAX} bytes are stored in the lake, which cannot be written: {error}"
@@ -129,6 +134,14 @@ impl ServerState {
     fn handle(&self, statement: PreparedStatement) -> Bytes {
         let kind = Some(ticket_body::Kind::Prepared(statement));
         self.signer.sign(TicketBody { kind, ..TicketBody::default() }, self.now_unix_secs()).into()
+    }
+}
+
+/// Writes stored parameters again if they are damaged, or so old that a cleanup may remove them before they are used.
+async fn refresh(objects: &Objects, digest: Digest, bytes: Bytes) -> stoker_lake::Result<()> {
+    match objects.get_with_entry(&path(digest)).await? {
+        Some((found, entry)) if found == bytes && !entry.is_older_than(FRESH) => Ok(()),
+        _ => objects.put(&path(digest), bytes).await,
     }
 }
 
