@@ -9,8 +9,10 @@
 //! and in the following ones. The rows of an arrival that are due at the same time share memory, which is released when
 //! the last of these rows is taken. If there is no memory for a group, its rows are read one by one when they are due.
 //!
-//! Dense columns of local files stay in the page cache: when a super-stride begins, the system is asked to read its
-//! blocks, and rows are copied from there to their batch when they are due, which saves a copy and the memory.
+//! Large dense rows of local files stay in the page cache: when a super-stride begins, the system is asked to read its
+//! blocks, and rows are copied from there to their batch when they are due, which saves a copy and the memory. For small
+//! rows, a system call for each of them takes longer than another copy, so their blocks are read like those of an object
+//! store.
 
 mod due;
 mod groups;
@@ -40,6 +42,9 @@ use crate::{Error, Result, StreamPlan};
 
 /// The bytes that a row takes at least: its address, and where it is.
 const MIN_ROW_BYTES: u64 = 16;
+
+/// The bytes of a row's dense columns from which on local files keep them in the page cache.
+const PAGED_BYTES_MIN: u64 = 32 << 10;
 
 /// The rows of a slice that are in memory, or are being read, before they are due.
 pub(crate) struct ResidentRows {
@@ -110,6 +115,7 @@ impl ResidentRows {
         let end = if positions.is_empty() { first } else { line.super_stride(positions.end - 1).number + 1 };
         let keeps_dense = blocks.is_some()
             || scan.local_reads() == LocalReads::Direct
+            || plan.inner.dense_row_bytes() < PAGED_BYTES_MIN
             || !plan.inner.sources.iter().all(SourcePlan::dense_is_local);
         let kept_row_bytes = match keeps_dense {
             true => plan.row_bytes(),

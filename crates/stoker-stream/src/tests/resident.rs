@@ -23,7 +23,7 @@ async fn line_plan(engine: &Engine, sql: &str, held_rows: u64, num_lanes: u32) -
     plan
 }
 
-/// With direct reads, resident rows have memory of their stream; otherwise they are in the page cache.
+/// Blocks are read from the page cache, or past it. (`local_reads.rs` has large rows, which stay in the page cache.)
 const PLACES: [LocalReads; 2] = [LocalReads::Buffered, LocalReads::Direct];
 
 /// Returns the rows of each rank from an origin on, joined by position.
