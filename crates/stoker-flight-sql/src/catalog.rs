@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTableTypesBuilder, GetTablesBuilder};
+use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetTables};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
@@ -21,7 +21,7 @@ pub fn catalog_schema(command: &Command, limits: &ServerLimits) -> Result<Option
         Command::CommandGetCatalogs(_) => GetCatalogsBuilder::new().schema(),
         Command::CommandGetDbSchemas(command) => command.clone().into_builder().schema(),
         Command::CommandGetTables(command) => command.clone().into_builder().schema(),
-        Command::CommandGetTableTypes(_) => GetTableTypesBuilder::new().schema(),
+        Command::CommandGetTableTypes(command) => command.into_builder().schema(),
         Command::CommandGetPrimaryKeys(_) => primary_keys(),
         Command::CommandGetExportedKeys(_)
         | Command::CommandGetImportedKeys(_)
@@ -48,8 +48,8 @@ pub fn catalog_answer(command: &Command, limits: &ServerLimits) -> Result<Option
             schemas.append(CATALOG, SCHEMA);
             schemas.build()
         }
-        Command::CommandGetTableTypes(_) => {
-            let mut types = GetTableTypesBuilder::new();
+        Command::CommandGetTableTypes(command) => {
+            let mut types = command.into_builder();
             types.append(TABLE);
             types.build()
         }

@@ -55,11 +55,15 @@ fn value_of(column: &ArrayRef, row: usize) -> Result<ParamValue, String> {
         {
             match numbers(&one)? {
                 Some(numbers) => ParamValue::Vector(numbers),
-                None => ParamValue::Arrow(ArrowParam::try_new(one)?),
+                None => ParamValue::Arrow(typed(one)?),
             }
         }
-        _ => ParamValue::Arrow(ArrowParam::try_new(one)?),
+        _ => ParamValue::Arrow(typed(one)?),
     })
+}
+
+fn typed(value: ArrayRef) -> Result<ArrowParam, String> {
+    ArrowParam::try_new(value).map_err(|error| error.to_string())
 }
 
 /// Returns the numbers of a list if doubles hold all of them exactly, and none is NULL.

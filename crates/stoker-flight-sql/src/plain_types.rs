@@ -19,8 +19,9 @@ pub fn plain_schema(schema: &SchemaRef) -> SchemaRef {
 /// # Errors
 /// `Internal` for another schema.
 pub fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let plain = |(column, field): (&_, &FieldRef)| cast(column, field.data_type()).map_err(Error::internal);
-    let columns = batch.columns().iter().zip(schema.fields()).map(plain).collect::<Result<_>>()?;
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()).map_err(Error::internal));
+    let columns = columns.collect::<Result<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(Error::internal)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, SqlInfoValue};
+use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
 use arrow_flight::sql::{
     SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity, SqlSupportedGroupBy,
     SqlSupportedResultSetConcurrency, SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction,
@@ -54,9 +54,28 @@ pub struct ServerLimits {
 pub(crate) fn sql_info(limits: &ServerLimits) -> Result<SqlInfoData> {
     let mut infos = SqlInfoDataBuilder::new();
     for (code, value) in answers(limits) {
-        infos.append(code, value);
+        match value {
+            SqlInfoValue::Text(text) => infos.append(code, text),
+            SqlInfoValue::Bool(value) => infos.append(code, value),
+            SqlInfoValue::Bigint(value) => infos.append(code, value),
+            SqlInfoValue::Bitmask(value) => infos.append(code, value),
+            SqlInfoValue::Texts(texts) => infos.append(code, texts),
+            SqlInfoValue::Conversions(map) => infos.append(code, map),
+        }
     }
     infos.build().map_err(Error::internal)
+}
+
+/// An answer. arrow-flight has such a type, too, and does not export it.
+#[derive(Clone, Debug, PartialEq)]
+enum SqlInfoValue {
+    Text(&'static str),
+    Bool(bool),
+    Bigint(i64),
+    /// A number of 32 bits, or a set of bits.
+    Bitmask(i32),
+    Texts(&'static [&'static str]),
+    Conversions(BTreeMap<i32, Vec<i32>>),
 }
 
 fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
@@ -66,8 +85,8 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
     // Zero means that there is no limit, or that it is not known.
     let unlimited = SqlInfoValue::Bigint(0);
     let at_most = |limit: u64| SqlInfoValue::Bigint(i64::try_from(limit).unwrap_or(i64::MAX));
-    let text = |text: &str| SqlInfoValue::from(text);
-    let texts = |texts: &[&str]| SqlInfoValue::from(texts);
+    let text = SqlInfoValue::Text;
+    let texts = SqlInfoValue::Texts;
     let one = |number: i32| SqlInfoValue::Bitmask(number);
     let set = |bits: &[i32]| SqlInfoValue::Bitmask(bits.iter().fold(0, |set, bit| set | 1 << bit));
     let forward_only = SqlSupportedResultSetType::SqlResultSetTypeForwardOnly as i32;
@@ -105,7 +124,7 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
         (Code::SqlExtraNameCharacters, text("")),
         (Code::SqlSupportsColumnAliasing, yes.clone()),
         (Code::SqlNullPlusNullIsNull, yes.clone()),
-        (Code::SqlSupportsConvert, SqlInfoValue::from(conversions())),
+        (Code::SqlSupportsConvert, SqlInfoValue::Conversions(conversions())),
         (Code::SqlSupportsTableCorrelationNames, yes.clone()),
         (Code::SqlSupportsDifferentTableCorrelationNames, no.clone()),
         (Code::SqlSupportsExpressionsInOrderBy, yes.clone()),

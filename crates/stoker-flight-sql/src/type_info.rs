@@ -77,7 +77,8 @@ fn all() -> Vec<XdbcTypeInfo> {
             literal_suffix: Some("'".into()),
             ..base("BYTEA", XdbcDataType::XdbcVarbinary, i32::MAX)
         },
-        time("DATE", XdbcDataType::XdbcDate, 10, XdbcDatetimeSubcode::XdbcSubcodeDate),
+        // A date has the code of a year.
+        time("DATE", XdbcDataType::XdbcDate, 10, XdbcDatetimeSubcode::XdbcSubcodeYear),
         time("TIME", XdbcDataType::XdbcTime, 18, XdbcDatetimeSubcode::XdbcSubcodeTime),
         time("TIMESTAMP", XdbcDataType::XdbcTimestamp, 29, XdbcDatetimeSubcode::XdbcSubcodeTimestamp),
     ]

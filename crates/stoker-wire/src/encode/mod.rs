@@ -35,7 +35,6 @@ pub use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
 use crate::buffer_codec::compression_type;
 use crate::convert::stall_to_proto;
 use crate::proto::{BatchMetadata, SourceRows, Substitution};
-use crate::protocol::MESSAGE_BYTES_MAX;
 use crate::{Error, Result};
 
 /// Options for encoding rows as messages.
