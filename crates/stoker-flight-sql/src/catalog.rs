@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use crate::sql_info::sql_info;
 use crate::type_info::type_info;
-use crate::{CATALOG, Error, Result, SCHEMA, ServerLimits, TABLE, plain_schema};
+use crate::{CATALOG, Error, Result, SCHEMA, ServerLimits, TABLE, command_name, plain_schema};
 
 /// Returns the columns of the answer to a question about the catalog; `None` for other commands.
 ///
@@ -59,7 +59,7 @@ pub fn catalog_answer(command: &Command, limits: &ServerLimits) -> Result<Option
         // Tables have no keys.
         command => return Ok(catalog_schema(command, limits)?.map(RecordBatch::new_empty)),
     };
-    answer.map(Some).map_err(Error::internal)
+    answer.map(Some).map_err(|source| Error::invalid(format!("cannot answer {}: {source}", command_name(command))))
 }
 
 /// The answer to the question which tables there are.

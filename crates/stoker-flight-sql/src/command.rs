@@ -1,10 +1,13 @@
 //! Recognises commands of Flight SQL.
 
-use arrow_flight::sql::{Any, Command};
+use arrow_flight::sql::{Any, Command, SqlInfo};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::{Error, Result};
+use crate::{Error, Result, TABLE};
+
+/// The longest pattern by which schemas and tables are selected.
+const PATTERN_BYTES_MAX: usize = 1 << 10;
 
 /// How the type of each command begins.
 const PREFIX: &str = "type.googleapis.com/arrow.flight.protocol.sql.";
@@ -19,11 +22,44 @@ pub fn command_of(bytes: &Bytes) -> Result<Option<Command>> {
         _ => return Ok(None),
     };
     let name = any.type_url[PREFIX.len()..].to_string();
-    match Command::try_from(any) {
-        Ok(Command::Unknown(_)) => Err(Error::invalid(format!("this server does not know the command {name}"))),
-        Ok(command) => Ok(Some(command)),
+    match Command::try_from(any).map(sane) {
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(Command::Unknown(_))) => Err(Error::invalid(format!("this server does not know the command {name}"))),
+        Ok(Ok(command)) => Ok(Some(command)),
         Err(source) => Err(Error::invalid(format!("cannot read the command {name} of Flight SQL: {source}"))),
     }
+}
+
+/// Removes what a command asks for twice, because arrow-flight takes memory for each item.
+fn sane(command: Command) -> Result<Command> {
+    let patterns = match &command {
+        Command::CommandGetTables(tables) => {
+            [tables.db_schema_filter_pattern.as_ref(), tables.table_name_filter_pattern.as_ref()]
+        }
+        Command::CommandGetDbSchemas(schemas) => [schemas.db_schema_filter_pattern.as_ref(), None],
+        _ => [None, None],
+    };
+    if let Some(pattern) = patterns.into_iter().flatten().find(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
+        let length = pattern.len();
+        return Err(Error::invalid(format!("a pattern has {length} bytes, the limit is {PATTERN_BYTES_MAX}")));
+    }
+    Ok(match command {
+        Command::CommandGetSqlInfo(mut infos) => {
+            infos.info.sort_unstable();
+            infos.info.dedup();
+            infos.info.retain(|code| i32::try_from(*code).is_ok_and(|code| SqlInfo::try_from(code).is_ok()));
+            Command::CommandGetSqlInfo(infos)
+        }
+        Command::CommandGetTables(mut tables) => {
+            // Types that no table has select nothing, however many there are.
+            tables.table_types.sort_unstable();
+            tables.table_types.dedup();
+            tables.table_types.sort_unstable_by_key(|kind| kind != TABLE);
+            tables.table_types.truncate(1);
+            Command::CommandGetTables(tables)
+        }
+        command => command,
+    })
 }
 
 /// Returns the name of a command, for messages.
@@ -33,7 +69,7 @@ pub fn command_name(command: &Command) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use arrow_flight::sql::{CommandGetTables, ProstMessageExt};
+    use arrow_flight::sql::{CommandGetSqlInfo, CommandGetTables, ProstMessageExt};
 
     use super::*;
 
@@ -43,6 +79,28 @@ mod tests {
         for bytes in [&b""[..], b"SELECT 1", &[0xff; 40], &[0x08, 0x01, 0x1a, 0x02, 0x0a, 0x00]] {
             assert_eq!(command_of(&Bytes::from_static(bytes)).expect("not one of Flight SQL"), None);
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_many_times_is_answered_once() {
+        let read = |bytes: Vec<u8>| command_of(&bytes.into());
+        let infos = CommandGetSqlInfo { info: [4, 0, 77_777, 4, u32::MAX].repeat(1_000) };
+        let Ok(Some(Command::CommandGetSqlInfo(infos))) = read(infos.as_any().encode_to_vec()) else {
+            panic!("not the command");
+        };
+        assert_eq!(infos.info, [0, 4]);
+        for (types, kept) in [(vec!["VIEW", "TABLE", ""], "TABLE"), (vec!["VIEW"], "VIEW")] {
+            let table_types = types.repeat(1_000).into_iter().map(str::to_string).collect();
+            let tables = CommandGetTables { table_types, ..CommandGetTables::default() };
+            let Ok(Some(Command::CommandGetTables(tables))) = read(tables.as_any().encode_to_vec()) else {
+                panic!("not the command");
+            };
+            assert_eq!(tables.table_types, [kept]);
+        }
+        let pattern = Some("_".repeat(2_000));
+        let tables = CommandGetTables { table_name_filter_pattern: pattern, ..CommandGetTables::default() };
+        let error = read(tables.as_any().encode_to_vec()).expect_err("a long pattern");
+        assert_eq!(error.to_string(), "a pattern has 2000 bytes, the limit is 1024");
     }
 
     #[test]

@@ -17,6 +17,12 @@ pub enum Error {
         /// The fault of the request.
         reason: String,
     },
+    /// A request that is larger than allowed.
+    #[error("{reason}")]
+    TooLarge {
+        /// The limit that was passed.
+        reason: String,
+    },
     /// A bug.
     #[error("internal: {reason}")]
     Internal {
@@ -30,6 +36,10 @@ impl Error {
         Error::InvalidRequest { reason: reason.into() }
     }
 
+    pub(crate) fn too_large(reason: impl Into<String>) -> Self {
+        Error::TooLarge { reason: reason.into() }
+    }
+
     pub(crate) fn internal(reason: impl fmt::Display) -> Self {
         Error::Internal { reason: reason.to_string() }
     }
@@ -39,6 +49,7 @@ impl HasKind for Error {
     fn kind(&self) -> ErrorKind {
         match self {
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
+            Error::TooLarge { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }

@@ -1,4 +1,4 @@
-//! Flight SQL, which drivers of ADBC, JDBC and ODBC speak: its commands, and the answers that need no lake.
+//! The part of Flight SQL, which drivers of ADBC, JDBC and ODBC speak, that needs no lake.
 //!
 //! ```text
 //! descriptor ──► command_of ──► statement, prepared statement: planned by the server
@@ -23,7 +23,7 @@ pub use basic_auth::token_of;
 pub use catalog::{TableList, catalog_answer, catalog_schema};
 pub use command::{command_name, command_of};
 pub use error::{Error, Result};
-pub use parameters::rows_of;
+pub use parameters::{ParameterMessages, rows_of};
 pub use plain_types::{plain_batch, plain_schema};
 pub use sql_info::ServerLimits;
 

@@ -1,16 +1,77 @@
 //! Parameters that clients bind as rows of record batches.
 
+use std::io::Cursor;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
+use arrow_flight::FlightData;
+use arrow_ipc::MessageHeader;
+use arrow_ipc::reader::StreamReader;
 use arrow_schema::DataType;
-use stoker_types::{ArrowParam, ParamValue};
+use stoker_types::{ArrowParam, ParamValue, catch_panic, check_ipc_stream};
 
 use crate::{Error, Result};
 
 /// 2^53, up to which a double represents every integer.
 const EXACT_INTEGER_MAX: i64 = 1 << 53;
+
+/// The marker with which each message of an IPC stream begins, and the length 0, which ends the stream.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+const END: [u8; 4] = [0; 4];
+
+/// Messages with parameters, as they arrive.
+#[derive(Debug, Default)]
+pub struct ParameterMessages {
+    /// The messages as an IPC stream.
+    stream: Vec<u8>,
+}
+
+impl ParameterMessages {
+    /// Adds a message. Messages without a header, such as the last one of some clients, are left out.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` if all messages together take more than `bytes_max`.
+    pub fn add(&mut self, message: &FlightData, bytes_max: usize) -> Result<()> {
+        let bytes = CONTINUATION.len() + END.len() + message.data_header.len() + message.data_body.len();
+        if self.stream.len().saturating_add(bytes) > bytes_max {
+            return Err(Error::too_large(format!(
+                "the parameters take more than {bytes_max} bytes, which is the limit"
+            )));
+        }
+        if let (Ok(length), false) = (u32::try_from(message.data_header.len()), message.data_header.is_empty()) {
+            self.stream.extend_from_slice(&CONTINUATION);
+            self.stream.extend_from_slice(&length.to_le_bytes());
+            self.stream.extend_from_slice(&message.data_header);
+            self.stream.extend_from_slice(&message.data_body);
+        }
+        Ok(())
+    }
+
+    /// Decodes the batches of the messages. It takes no more memory than the messages have bytes.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for messages that are malformed, compressed or dictionary-encoded.
+    pub fn batches(mut self) -> Result<Vec<RecordBatch>> {
+        self.stream.extend_from_slice(&CONTINUATION);
+        self.stream.extend_from_slice(&END);
+        let unreadable = |reason: String| Error::invalid(format!("cannot read the parameters: {reason}"));
+        let kinds = check_ipc_stream(&self.stream).map_err(unreadable)?;
+        if kinds.contains(&MessageHeader::DictionaryBatch) {
+            return Err(unreadable("they are dictionary-encoded; send plain values".into()));
+        }
+        // Arrow's reader panics on malformed input that it does not check.
+        catch_panic(
+            || {
+                let reader = StreamReader::try_new(Cursor::new(&self.stream), None);
+                let batches = reader.and_then(Iterator::collect::<Result<Vec<RecordBatch>, _>>);
+                batches.map_err(|source| unreadable(source.to_string()))
+            },
+            unreadable,
+        )
+    }
+}
 
 /// Returns the parameters of each row.
 ///
@@ -77,7 +138,10 @@ fn numbers(list: &ArrayRef) -> Result<Option<Vec<f64>>, String> {
         return Ok(None);
     }
     match values.data_type() {
-        DataType::UInt64 | DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..)
+        DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
         | DataType::Decimal256(..) => return Ok(None),
         integer if integer.is_integer() => {
             let integers = cast(&values, &DataType::Int64).map_err(|source| source.to_string())?;
@@ -101,8 +165,54 @@ mod tests {
         BooleanArray, Date32Array, DictionaryArray, Float32Array, Float64Array, Int8Array, Int64Array, ListArray,
         NullArray, StringViewArray, UInt64Array,
     };
+    use arrow_flight::SchemaAsIpc;
+    use arrow_ipc::CompressionType;
+    use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
     use super::*;
+
+    fn messages(batch: &RecordBatch, options: &IpcWriteOptions) -> Vec<FlightData> {
+        let mut messages = vec![FlightData::from(SchemaAsIpc::new(&batch.schema(), options))];
+        let mut dictionaries = DictionaryTracker::new(false);
+        let (found, encoded) = IpcDataGenerator::default()
+            .encode(batch, &mut dictionaries, options, &mut CompressionContext::default())
+            .expect("messages");
+        messages.extend(found.into_iter().chain([encoded]).map(FlightData::from));
+        messages
+    }
+
+    fn read(messages: &[FlightData]) -> Result<Vec<RecordBatch>> {
+        let mut all = ParameterMessages::default();
+        messages.iter().try_for_each(|message| all.add(message, 1 << 20))?;
+        all.batches()
+    }
+
+    #[test]
+    fn messages_are_decoded_only_if_they_are_plain() {
+        let names: ArrayRef = Arc::new(StringViewArray::from(vec!["a longer text than twelve", "b"]));
+        let batch = RecordBatch::try_from_iter([("1", names), ("2", Arc::new(Int64Array::from(vec![1, 2])) as _)]);
+        let batch = batch.expect("a batch");
+        let plain = messages(&batch, &IpcWriteOptions::default());
+        let mut all = plain.clone();
+        all.insert(1, FlightData::default());
+        assert_eq!(read(&all).expect("batches"), [batch.clone()]);
+        assert_eq!(read(&plain[..1]).expect("no batches"), []);
+        let reason = |messages: &[FlightData]| read(messages).expect_err("refused").to_string();
+        assert!(reason(&plain[1..]).starts_with("cannot read the parameters: "));
+        let large = FlightData { data_body: vec![0; 1 << 20].into(), ..FlightData::default() };
+        assert!(reason(&[large]).contains("more than 1048576 bytes"));
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME));
+        assert!(reason(&messages(&batch, &options.expect("a codec"))).contains("it is compressed"));
+        let dictionary: DictionaryArray<Int32Type> = vec!["cat"].into_iter().collect();
+        let dictionary = RecordBatch::try_from_iter([("1", Arc::new(dictionary) as ArrayRef)]).expect("a batch");
+        assert!(reason(&messages(&dictionary, &IpcWriteOptions::default())).contains("dictionary-encoded"));
+        // Whatever byte is changed, there is an error or there are values, and no panic.
+        for at in 0..plain[1].data_header.len() {
+            let mut header = plain[1].data_header.to_vec();
+            header[at] ^= 0x41;
+            read(&[plain[0].clone(), FlightData { data_header: header.into(), ..plain[1].clone() }]).ok();
+        }
+    }
 
     #[test]
     fn values_are_what_they_were() {

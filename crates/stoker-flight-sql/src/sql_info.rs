@@ -18,20 +18,63 @@ const ARROW_FORMAT: &str = "1.5";
 const KEYWORDS: [&str; 8] = ["ANALYZE", "AT", "EXPLAIN", "ILIKE", "LIMIT", "OFFSET", "QUALIFY", "VERBOSE"];
 
 const NUMERIC_FUNCTIONS: [&str; 26] = [
-    "abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosine_distance", "cot", "degrees", "dot_product", "exp",
-    "floor", "l2_distance", "ln", "log", "log10", "log2", "pi", "power", "radians", "round", "sin", "sqrt", "tan",
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "atan2",
+    "ceil",
+    "cos",
+    "cosine_distance",
+    "cot",
+    "degrees",
+    "dot_product",
+    "exp",
+    "floor",
+    "l2_distance",
+    "ln",
+    "log",
+    "log10",
+    "log2",
+    "pi",
+    "power",
+    "radians",
+    "round",
+    "sin",
+    "sqrt",
+    "tan",
     "trunc",
 ];
 
 const STRING_FUNCTIONS: [&str; 22] = [
-    "ascii", "btrim", "character_length", "chr", "concat", "concat_ws", "ends_with", "initcap", "left", "lower",
-    "ltrim", "octet_length", "regexp_like", "regexp_replace", "replace", "reverse", "right", "rtrim", "starts_with",
-    "strpos", "substr", "upper",
+    "ascii",
+    "btrim",
+    "character_length",
+    "chr",
+    "concat",
+    "concat_ws",
+    "ends_with",
+    "initcap",
+    "left",
+    "lower",
+    "ltrim",
+    "octet_length",
+    "regexp_like",
+    "regexp_replace",
+    "replace",
+    "reverse",
+    "right",
+    "rtrim",
+    "starts_with",
+    "strpos",
+    "substr",
+    "upper",
 ];
 
 const SYSTEM_FUNCTIONS: [&str; 5] = ["arrow_typeof", "coalesce", "nullif", "nvl", "nvl2"];
 
-const DATETIME_FUNCTIONS: [&str; 6] = ["date_bin", "date_part", "date_trunc", "from_unixtime", "make_date", "to_timestamp"];
+const DATETIME_FUNCTIONS: [&str; 6] =
+    ["date_bin", "date_part", "date_trunc", "from_unixtime", "make_date", "to_timestamp"];
 
 /// The longest name of a table.
 const TABLE_NAME_BYTES_MAX: u64 = 128;
@@ -161,10 +204,7 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
             ]),
         ),
         (Code::SqlCorrelatedSubqueriesSupported, yes.clone()),
-        (
-            Code::SqlSupportedUnions,
-            set(&[SqlSupportedUnions::SqlUnion as i32, SqlSupportedUnions::SqlUnionAll as i32]),
-        ),
+        (Code::SqlSupportedUnions, set(&[SqlSupportedUnions::SqlUnion as i32, SqlSupportedUnions::SqlUnionAll as i32])),
         (Code::SqlMaxBinaryLiteralLength, at_most(limits.sql_bytes as u64)),
         (Code::SqlMaxCharLiteralLength, at_most(limits.sql_bytes as u64)),
         (Code::SqlMaxColumnNameLength, unlimited.clone()),
@@ -186,7 +226,10 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
         (Code::SqlMaxTableNameLength, at_most(TABLE_NAME_BYTES_MAX)),
         (Code::SqlMaxTablesInSelect, unlimited.clone()),
         (Code::SqlMaxUsernameLength, unlimited),
-        (Code::SqlDefaultTransactionIsolation, SqlInfoValue::Bigint(SqlTransactionIsolationLevel::SqlTransactionNone as i64)),
+        (
+            Code::SqlDefaultTransactionIsolation,
+            SqlInfoValue::Bigint(SqlTransactionIsolationLevel::SqlTransactionNone as i64),
+        ),
         (Code::SqlTransactionsSupported, no.clone()),
         (
             Code::SqlSupportedTransactionsIsolationLevels,

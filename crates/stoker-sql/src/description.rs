@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use stoker_columns::fitting_schema;
 use stoker_functions::Activity;
 use stoker_lake::Table;
 
 use crate::planning::{NamedPlan, Resolved, named_plan};
 use crate::running::check_expanded;
-use crate::{Engine, Result};
+use crate::{Engine, Result, heavy_keys};
 
 /// What is known of a statement before its parameters have values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementDescription {
-    /// The columns of the result. The type of a column that is computed from a parameter alone is that of the parameter.
+    /// The columns of the result, as they are if all parameters are NULL.
     pub columns: SchemaRef,
     /// The parameters in order, with the names `$1`, `$2`, …. The type follows from the statement, as in `label < $1`;
     /// it is `Utf8` where it does not.
@@ -29,7 +32,7 @@ pub(crate) async fn describe(
     resolved: Resolved,
     tables: &[Table],
 ) -> Result<StatementDescription> {
-    let mut types: Vec<Option<DataType>> = vec![None; resolved.requests.num_params];
+    let mut types = resolved.requests.param_types.clone();
     for request in &resolved.requests.relations {
         let vector = request.search.as_ref().and_then(|call| call.unbound_vector(&tables[request.table]));
         if let Some((index, data_type)) = vector {
@@ -38,11 +41,7 @@ pub(crate) async fn describe(
     }
     let NamedPlan { state, plan, explains } = named_plan(engine, activity, resolved, tables, &[]).await?;
     check_expanded(&plan, activity)?;
-    let mut inferred = plan.get_parameter_fields()?;
-    for (index, found) in types.iter_mut().enumerate() {
-        let field = inferred.remove(&format!("${}", index + 1)).flatten();
-        *found = field.map(|field| field.data_type().clone()).or(found.take());
-    }
+    infer(&plan, &mut types)?;
     let null = |data_type: &Option<DataType>| match data_type {
         Some(data_type) => ScalarValue::try_new_null(data_type),
         None => Ok(ScalarValue::Null),
@@ -59,9 +58,29 @@ pub(crate) async fn describe(
         true => plan,
         false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
     };
+    heavy_keys::check(&analysed)?;
     let columns = fitting_schema(&Arc::new(analysed.schema().as_arrow().clone()));
     let field = |(index, found): (usize, Option<DataType>)| {
         Arc::new(Field::new(format!("${}", index + 1), found.unwrap_or(DataType::Utf8), true))
     };
     Ok(StatementDescription { columns, parameters: types.into_iter().enumerate().map(field).collect() })
+}
+
+/// Takes the types of parameters from the places where they stand: the first place of each that has a type.
+fn infer(plan: &LogicalPlan, types: &mut [Option<DataType>]) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr {
+                    let index = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+                    let found = index.and_then(|index| types.get_mut(index.checked_sub(1)?));
+                    if let Some(found) = found {
+                        found.get_or_insert_with(|| field.data_type().clone());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
 }

@@ -10,6 +10,9 @@ mod value;
 pub(crate) use function::functions;
 pub(crate) use value::{constant, numbers};
 
+use std::collections::BTreeMap;
+
+use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, ValueWithSpan,
 };
@@ -27,6 +30,8 @@ pub(crate) struct Params<'a> {
     /// The values; `None` for a statement that is described before it has values.
     values: Option<&'a [ParamValue]>,
     used: Vec<bool>,
+    /// The types of parameters that stand for literals, by their indexes.
+    expected: BTreeMap<usize, DataType>,
 }
 
 /// A parameter in a query: its zero-based index, and its value if it has one yet.
@@ -34,12 +39,12 @@ type Found<'a> = (usize, Option<&'a ParamValue>);
 
 impl<'a> Params<'a> {
     pub(crate) fn new(values: &'a [ParamValue]) -> Self {
-        Self { values: Some(values), used: vec![false; values.len()] }
+        Self { values: Some(values), used: vec![false; values.len()], expected: BTreeMap::new() }
     }
 
     /// Parameters without values.
     pub(crate) fn unbound() -> Self {
-        Self { values: None, used: Vec::new() }
+        Self { values: None, used: Vec::new(), expected: BTreeMap::new() }
     }
 
     /// Returns the parameter of a placeholder such as `$2`, and marks it as used.
@@ -57,7 +62,10 @@ impl<'a> Params<'a> {
                 Error::refused(format!("parameter {placeholder} is missing"), reason)
             })?),
             None if index >= UNBOUND_MAX => {
-                return Err(Error::refused(format!("parameter {placeholder}"), format!("the last one is ${UNBOUND_MAX}")));
+                return Err(Error::refused(
+                    format!("parameter {placeholder}"),
+                    format!("the last one is ${UNBOUND_MAX}"),
+                ));
             }
             None => {
                 self.used.resize(self.used.len().max(index + 1), false);
@@ -71,6 +79,18 @@ impl<'a> Params<'a> {
     /// The number of parameters: of those that were given, or up to the last one that the query names.
     pub(crate) fn len(&self) -> usize {
         self.used.len()
+    }
+
+    /// Records the type of a parameter in the place of a literal, if the expression is a placeholder.
+    pub(crate) fn expect(&mut self, expr: &Expr, data_type: DataType) {
+        if let Ok(Some((index, None))) = self.placeholder(expr) {
+            self.expected.insert(index, data_type);
+        }
+    }
+
+    /// The types of all parameters, as far as they stand for literals.
+    pub(crate) fn types(&self) -> Vec<Option<DataType>> {
+        (0..self.len()).map(|index| self.expected.get(&index).cloned()).collect()
     }
 
     /// Returns the expression that replaces a placeholder. A parameter without a value stays a placeholder.

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
     TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
@@ -47,8 +48,8 @@ pub(crate) struct Requests {
     pub(crate) tables: Vec<TableRequest>,
     /// Relations, in order of appearance.
     pub(crate) relations: Vec<RelationRequest>,
-    /// The number of parameters.
-    pub(crate) num_params: usize,
+    /// For each parameter, its type if it stands for a literal.
+    pub(crate) param_types: Vec<Option<DataType>>,
 }
 
 impl Requests {
@@ -76,8 +77,8 @@ pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>) -> Resul
         ControlFlow::Continue(()) => {
             rewriter.params.check_all_used()?;
             rewriter.check_names()?;
-            let num_params = rewriter.params.len();
-            Ok(Requests { num_params, ..rewriter.requests })
+            let param_types = rewriter.params.types();
+            Ok(Requests { param_types, ..rewriter.requests })
         }
     }
 }

@@ -50,6 +50,19 @@ pub enum Error {
         /// The reason why the ticket is not valid any more.
         reason: String,
     },
+    /// The handle of a prepared statement was changed, is no such handle, or has a signature that does not fit its key.
+    #[error("the handle of the prepared statement is not valid: {reason}; prepare the statement again")]
+    InvalidHandle {
+        /// The fault of the handle.
+        reason: &'static str,
+    },
+    /// The handle of a prepared statement expired: it is too old, its key is unknown to this server, or its parameters
+    /// are gone.
+    #[error("the prepared statement is no longer valid: {reason}; prepare it again and bind its parameters")]
+    ExpiredHandle {
+        /// The reason why the handle is not valid any more.
+        reason: String,
+    },
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
@@ -78,8 +91,8 @@ impl Error {
             Error::Batch(error) => error.kind(),
             Error::Remote { kind, .. } => *kind,
             Error::Unreachable { .. } | Error::Interrupted { .. } => ErrorKind::Unavailable,
-            Error::InvalidTicket { .. } => ErrorKind::Unauthenticated,
-            Error::ExpiredTicket { .. } => ErrorKind::Expired,
+            Error::InvalidTicket { .. } | Error::InvalidHandle { .. } => ErrorKind::Unauthenticated,
+            Error::ExpiredTicket { .. } | Error::ExpiredHandle { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,

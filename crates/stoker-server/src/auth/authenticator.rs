@@ -7,8 +7,8 @@ use stoker_flight_sql::token_of;
 use stoker_net::warn_of_readers;
 use stoker_session::{Error, Result};
 use stoker_types::{Principal, PrincipalName, Role};
-use tonic::codegen::http::{HeaderMap, HeaderValue};
 use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{HeaderMap, HeaderValue};
 
 use crate::ServerConfig;
 use crate::auth::ClientCertificate;

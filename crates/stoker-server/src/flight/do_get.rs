@@ -13,7 +13,7 @@ use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
 use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
-use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message};
+use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message, split_rows};
 use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use stoker_wire::protocol::MESSAGE_BYTES_MAX;
 use tokio::runtime::Handle;
@@ -24,8 +24,8 @@ use crate::caller::Caller;
 use crate::flight::answer_body::Answer;
 use crate::flight::output::Output;
 use crate::flight::status::status;
-use crate::flight_sql::PlannedStatement;
-use crate::permits::Permit;
+use crate::flight_sql::{PlannedStatement, RunningAnswer};
+use crate::permits::{Permit, Permits, Shares};
 use crate::request_id::for_request;
 use crate::state::ServerState;
 use crate::totals::CountedStream;
@@ -78,6 +78,23 @@ pub(crate) async fn do_get(
     principal: &Principal,
     ticket: &[u8],
 ) -> Result<Answer> {
+    let running = state.running.begin(&principal.name, ticket);
+    let cancelled = running.cancelled();
+    tokio::select! {
+        biased;
+        () = cancelled => Err(Error::Cancelled),
+        answer = begin(state, caller, principal, ticket, running) => answer,
+    }
+}
+
+/// Begins an answer, which the client may cancel.
+async fn begin(
+    state: Arc<ServerState>,
+    caller: Caller,
+    principal: &Principal,
+    ticket: &[u8],
+    running: RunningAnswer,
+) -> Result<Answer> {
     let body = state.signer.verify(ticket, state.now_unix_secs())?;
     let clock = state.environment.clock.clone();
     let who = format!("{} at {caller}", principal.name);
@@ -128,9 +145,9 @@ pub(crate) async fn do_get(
         Work::Sql(..) | Work::Catalog(..) => (QUEUE_MESSAGES, state.query_threads.handle().clone()),
     };
     let (output, answer) = Output::new(queue, place, state.config.stall(), message_bytes, clock.clone());
+    let message_bytes = message_bytes.min(message_bytes_max);
     let options = MessageOptions { message_bytes, message_bytes_max, compression };
     let span = work.span();
-    let running = state.running.begin(ticket);
     let sending = async move {
         let sent = async {
             match work {
@@ -154,19 +171,29 @@ pub(crate) async fn do_get(
     Ok(answer)
 }
 
+impl ServerState {
+    /// Acquires a permit for a query result.
+    pub(crate) async fn result_permit(&self, caller: Caller) -> Result<Permit<Caller>> {
+        permit(&self.results, "results", self.config.result_shares(), caller).await
+    }
+}
+
 /// Acquires a permit for a stream or for a query result.
 async fn place(state: &ServerState, caller: Caller, kind: Option<&ticket_body::Kind>) -> Result<Permit<Caller>> {
-    let (places, what, shares) = match kind {
-        Some(ticket_body::Kind::Sql(_) | ticket_body::Kind::Catalog(_)) => (&state.results, "results", state.config.result_shares()),
-        _ => (&state.streams, "streams", state.config.stream_shares()),
-    };
+    match kind {
+        Some(ticket_body::Kind::Sql(_) | ticket_body::Kind::Catalog(_)) => state.result_permit(caller).await,
+        _ => permit(&state.streams, "streams", state.config.stream_shares(), caller).await,
+    }
+}
+
+async fn permit(permits: &Permits<Caller>, what: &str, shares: Shares, caller: Caller) -> Result<Permit<Caller>> {
     let full = |_| Error::ResourceExhausted {
         reason: format!(
             "the limit of concurrent {what} is reached: {} for this server, {} for one client; try again later",
             shares.total, shares.per_client
         ),
     };
-    places.take_within(caller, PLACE_PATIENCE).await.map_err(full)
+    permits.take_within(caller, PLACE_PATIENCE).await.map_err(full)
 }
 
 /// Returns the size of a part in bytes: 1/16 less than that of a message. The size of a row is an estimate, and a part
@@ -278,9 +305,14 @@ async fn send_sql(
                 Some(None) => break,
                 Some(Some(batch)) => {
                     let batch = batch.map_err(stoker_sql::Error::from)?;
-                    if batch.num_rows() > 0 {
-                        let batch = if is_plain { batch } else { plain_batch(&batch, schema)? };
+                    if batch.num_rows() > 0 && is_plain {
                         send_rows(output, batch, options, &mut log).await?;
+                    } else if batch.num_rows() > 0 {
+                        // Plain values may take more memory than views of them.
+                        for rows in split_rows(&batch, options.message_bytes) {
+                            let rows = plain_batch(&batch.slice(rows.start, rows.len()), schema)?;
+                            send_rows(output, rows, options, &mut log).await?;
+                        }
                     }
                 }
             }

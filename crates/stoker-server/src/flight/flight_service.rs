@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use stoker_clock::Clock;
-use stoker_flight_sql::token_of;
+use stoker_flight_sql::{command_of, token_of};
 use stoker_session::{Error, Result};
 use stoker_types::calls::{Call, VerifyReceipts};
 use stoker_types::{Context, Principal};
@@ -54,8 +54,8 @@ impl StokerFlightService {
 
     async fn planned(&self, request: Request<FlightDescriptor>) -> Result<Planned> {
         let (state, asking, descriptor) = (self.0.clone(), principal(&request)?, request.into_inner());
-        let is_large = descriptor.cmd.len() > SMALL_BYTES_MAX;
-        self.run(is_large, async move { state.get_flight_info(&asking, descriptor).await }.boxed()).await
+        let computes = computes(&descriptor);
+        self.run(computes, async move { state.get_flight_info(&asking, descriptor).await }.boxed()).await
     }
 }
 
@@ -111,9 +111,9 @@ impl FlightService for StokerFlightService {
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
         let (state, asking, descriptor) = (self.0.clone(), principal(&request).map_err(status)?, request.into_inner());
-        let is_large = descriptor.cmd.len() > SMALL_BYTES_MAX;
+        let computes = computes(&descriptor);
         let schema = self
-            .run(is_large, async move { state.get_schema(&asking, descriptor).await }.boxed())
+            .run(computes, async move { state.get_schema(&asking, descriptor).await }.boxed())
             .await
             .map_err(status)?;
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into().map_err(Error::internal);
@@ -130,7 +130,8 @@ impl FlightService for StokerFlightService {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         let asking = principal(&request).map_err(status)?;
-        let result = self.0.do_put(&asking, request.into_inner()).await.map_err(status)?;
+        let caller = Caller::of(request.extensions(), request.metadata().as_ref());
+        let result = self.0.clone().do_put(caller, asking, request.into_inner()).await.map_err(status)?;
         Ok(Response::new(stream::iter([Ok(result)]).boxed()))
     }
 
@@ -147,7 +148,8 @@ impl FlightService for StokerFlightService {
         let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == VerifyReceipts::NAME;
         let state = self.0.clone();
         if is_action(&action.r#type) {
-            let done = async move { state.flight_sql_action(&action.r#type, action.body).await };
+            let asking = context.principal;
+            let done = async move { state.flight_sql_action(&asking, &action.r#type, action.body).await };
             let body = self.run(computes, done.boxed()).await.map_err(status)?;
             return Ok(Response::new(stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed()));
         }
@@ -160,6 +162,12 @@ impl FlightService for StokerFlightService {
     async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         Ok(Response::new(stream::iter(action_types().into_iter().map(Ok)).boxed()))
     }
+}
+
+/// Returns whether a descriptor is parsed on the query threads: a large one, and one of Flight SQL, whose handle may name
+/// large parameters.
+fn computes(descriptor: &FlightDescriptor) -> bool {
+    descriptor.cmd.len() > SMALL_BYTES_MAX || !matches!(command_of(&descriptor.cmd), Ok(None))
 }
 
 /// Returns the principal that [`StokerService`](crate::flight::service::StokerService) found for a request.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use stoker_flight_sql::{command_of, session_options};
 use stoker_session::{Error, Result};
+use stoker_types::Principal;
 
 use crate::flight_sql::info::no_transaction;
 use crate::state::ServerState;
@@ -40,7 +41,7 @@ impl ServerState {
     ///
     /// # Errors
     /// A body that cannot be read; those of what is asked for.
-    pub(crate) async fn flight_sql_action(&self, name: &str, body: Bytes) -> Result<Option<Bytes>> {
+    pub(crate) async fn flight_sql_action(&self, asking: &Principal, name: &str, body: Bytes) -> Result<Option<Bytes>> {
         Ok(match name {
             "CreatePreparedStatement" => {
                 let Some(Command::ActionCreatePreparedStatementRequest(request)) = command_of(&body)? else {
@@ -54,15 +55,16 @@ impl ServerState {
                 _ => return Err(wrong_body(name)),
             },
             "CancelQuery" => {
-                let Some(Command::ActionCancelQueryRequest(ActionCancelQueryRequest { info })) = command_of(&body)? else {
+                let Some(Command::ActionCancelQueryRequest(ActionCancelQueryRequest { info })) = command_of(&body)?
+                else {
                     return Err(wrong_body(name));
                 };
                 let info = FlightInfo::decode(info).map_err(|_| wrong_body(name))?;
-                Some(packed(&ActionCancelQueryResult { result: self.cancel(&info)? as i32 }))
+                Some(packed(&ActionCancelQueryResult { result: self.cancel(asking, &info)? as i32 }))
             }
             "CancelFlightInfo" => {
                 let request = CancelFlightInfoRequest::decode(body).map_err(|_| wrong_body(name))?;
-                let status = self.cancel(&request.info.unwrap_or_default())?;
+                let status = self.cancel(asking, &request.info.unwrap_or_default())?;
                 Some(CancelFlightInfoResult { status: status as i32 }.encode_to_vec().into())
             }
             "RenewFlightEndpoint" => {
@@ -81,13 +83,16 @@ impl ServerState {
         })
     }
 
-    /// Cancels the answers of this server to the tickets of a FlightInfo.
-    fn cancel(&self, info: &FlightInfo) -> Result<CancelStatus> {
+    /// Cancels the answers of this server to the tickets of a client's FlightInfo, also to those that have expired.
+    fn cancel(&self, asking: &Principal, info: &FlightInfo) -> Result<CancelStatus> {
         let mut status = CancelStatus::NotCancellable;
         for ticket in info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref()) {
-            self.signer.verify(&ticket.ticket, self.now_unix_secs())?;
-            if self.running.cancel(&ticket.ticket) {
+            if self.running.cancel(&asking.name, &ticket.ticket) {
                 status = CancelStatus::Cancelled;
+            } else if let Err(error @ stoker_wire::Error::InvalidTicket { .. }) =
+                self.signer.verify(&ticket.ticket, self.now_unix_secs())
+            {
+                return Err(error.into());
             }
         }
         Ok(status)

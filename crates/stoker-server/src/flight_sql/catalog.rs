@@ -8,7 +8,7 @@ use arrow_schema::{Schema, SchemaRef};
 use futures::{StreamExt, stream};
 use stoker_flight_sql::{ServerLimits, TableList, catalog_answer};
 use stoker_session::Result;
-use stoker_types::{SnapshotRef, TableName};
+use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::state::ServerState;
 
@@ -40,17 +40,23 @@ impl ServerState {
     async fn tables(&self, command: &CommandGetTables) -> Result<RecordBatch> {
         let names = self.lake.lake().tables().await?;
         let mut tables = TableList::try_new(command, names.iter().map(TableName::as_str))?;
-        let described = stream::iter(tables.to_describe()).map(|name| async {
+        let names = tables.to_describe();
+        let is_alone = names.len() == 1;
+        let described = stream::iter(names).map(|name| async {
             let columns = self.columns(&name).await;
             (name, columns)
         });
         let mut described = described.buffered(TABLES_AT_ONCE);
         while let Some((name, columns)) = described.next().await {
-            // One table that cannot be opened must not hide the others.
-            let columns = columns.unwrap_or_else(|error| {
-                tracing::warn!(table = name, %error, "listing a table without its columns");
-                Arc::new(Schema::empty())
-            });
+            let columns = match columns {
+                Ok(columns) => columns,
+                // A damaged table, or one that was just removed, must not hide the others.
+                Err(error) if !is_alone && matches!(error.kind(), ErrorKind::DataCorrupt | ErrorKind::NotFound) => {
+                    tracing::warn!(table = name, %error, "listing a table without its columns");
+                    Arc::new(Schema::empty())
+                }
+                Err(error) => return Err(error),
+            };
             tables.describe(&name, &columns)?;
         }
         Ok(tables.answer()?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_flight::sql::Command;
 use arrow_flight::{FlightDescriptor, FlightInfo};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use stoker_flight_sql::{catalog_schema, command_name, plain_schema};
 use stoker_session::{Error, Result};
 use stoker_sql::SqlQuery;
@@ -51,7 +51,7 @@ impl ServerState {
             }
             command => match catalog_schema(&command, &self.sql_limits())? {
                 Some(schema) => {
-                    let ticket = CatalogTicket { command: descriptor.cmd.to_vec() };
+                    let ticket = CatalogTicket { command: descriptor.cmd.to_vec(), nonce: self.nonce() };
                     (schema, ticket_body::Kind::Catalog(ticket))
                 }
                 None => return Err(no_result(&command)),
@@ -68,7 +68,10 @@ impl ServerState {
     /// As for [`ServerState::flight_sql_info`].
     pub(crate) async fn flight_sql_schema(&self, command: Command) -> Result<Schema> {
         let schema = match command {
-            Command::CommandStatementQuery(statement) => plain_schema(&self.lake.describe(&statement.query).await?.columns),
+            Command::CommandStatementQuery(statement) => {
+                no_transaction(statement.transaction_id.as_deref())?;
+                plain_schema(&self.lake.describe(&statement.query).await?.columns)
+            }
             Command::CommandPreparedStatementQuery(prepared) => {
                 let statement = self.prepared(&prepared.prepared_statement_handle)?;
                 match &statement.bound {
@@ -81,11 +84,19 @@ impl ServerState {
         Ok(Arc::unwrap_or_clone(schema))
     }
 
-    async fn statement_info(&self, sql: String, bound: Option<BoundParameters>) -> Result<(SchemaRef, ticket_body::Kind)> {
+    fn nonce(&self) -> u64 {
+        self.environment.random.number()
+    }
+
+    async fn statement_info(
+        &self,
+        sql: String,
+        bound: Option<BoundParameters>,
+    ) -> Result<(SchemaRef, ticket_body::Kind)> {
         let planned = self.plan_statement(&sql, bound.as_ref()).await?;
         let pinned = |snapshot: Snapshot| PinnedTable { table: snapshot.table.to_string(), version: snapshot.version };
         let tables = planned.snapshots().into_iter().map(pinned).collect();
-        let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, ..SqlTicket::default() };
+        let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, nonce: self.nonce(), ..SqlTicket::default() };
         Ok((planned.schema, ticket_body::Kind::Sql(ticket)))
     }
 
@@ -95,9 +106,13 @@ impl ServerState {
     /// Those of planning; `InvalidRequest` if the results have different columns.
     pub(crate) async fn plan_statement(&self, sql: &str, bound: Option<&BoundParameters>) -> Result<PlannedStatement> {
         let mut planned: Option<PlannedStatement> = None;
+        // A column may be NULL in the result if it may be in that of any row of parameters.
+        let mut nullable: Vec<bool> = Vec::new();
         for params in self.executions(bound).await? {
             let query = self.lake.query(sql, &params).await?;
             let schema = plain_schema(&query.schema());
+            nullable.resize(schema.fields().len(), false);
+            nullable.iter_mut().zip(schema.fields()).for_each(|(any, field)| *any |= field.is_nullable());
             match &mut planned {
                 None => planned = Some(PlannedStatement { queries: vec![query], schema }),
                 Some(planned) if types(&planned.schema).eq(types(&schema)) => planned.queries.push(query),
@@ -108,6 +123,12 @@ impl ServerState {
                     )));
                 }
             }
+        }
+        if let Some(planned) = &mut planned {
+            let fields = planned.schema.fields().iter().zip(nullable);
+            let fields = fields.map(|(field, nullable)| Arc::new(Field::clone(field).with_nullable(nullable)));
+            let fields: Vec<FieldRef> = fields.collect();
+            planned.schema = Arc::new(Schema::new_with_metadata(fields, planned.schema.metadata().clone()));
         }
         planned.ok_or_else(|| Error::invalid("the statement is bound to no rows of parameters: bind one or more"))
     }
@@ -126,5 +147,5 @@ pub(super) fn no_transaction(id: Option<&[u8]>) -> Result<()> {
 }
 
 fn no_result(command: &Command) -> Error {
-    Error::invalid(format!("the command {} has no result that GetFlightInfo could plan", command_name(command)))
+    Error::invalid(format!("the command {} cannot be planned here", command_name(command)))
 }

@@ -20,4 +20,4 @@ mod running;
 pub(crate) use actions::{ACTIONS, is_action};
 pub(crate) use info::PlannedStatement;
 pub use prepared::clean_parameters;
-pub(crate) use running::Running;
+pub(crate) use running::{Running, RunningAnswer};

@@ -1,5 +1,6 @@
 //! Prepared statements: signed handles with a statement and its parameters.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::sql::ActionCreatePreparedStatementResult;
@@ -20,14 +21,18 @@ use crate::state::ServerState;
 /// The maximum size in bytes of parameters in a handle. Larger ones are stored in the lake.
 const IN_HANDLE_BYTES_MAX: usize = 64 << 10;
 
-/// The maximum size in bytes of the parameters of one statement.
+/// The maximum size in bytes of the parameters of one statement, as they are sent and as JSON.
 pub(super) const BOUND_BYTES_MAX: usize = 16 << 20;
 
 /// The maximum number of rows of parameters of a query, whose results follow one another.
 pub(super) const BOUND_ROWS_MAX: usize = 256;
 
-/// The age up to which stored parameters are not written again. A cleanup removes nothing that is less than a day old.
-const FRESH: Duration = Duration::from_secs(12 * 3600);
+/// The age up to which stored parameters are not written again.
+const FRESH: Duration = Duration::from_secs(24 * 3600);
+
+/// The age from which stored parameters may be removed: that of the oldest ticket with them and more, as tickets are
+/// valid for 30 days at most, from a handle that is valid as long.
+const REMOVED_FROM: Duration = Duration::from_secs(62 * 24 * 3600);
 
 /// Where parameters that are too large for a handle are stored, by their digest.
 const PARAMETERS: &str = "parameters";
@@ -43,7 +48,7 @@ impl ServerState {
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: self.handle(PreparedStatement { sql: sql.to_string(), bound: None }),
             dataset_schema: schema_bytes(&columns)?,
-            parameter_schema: schema_bytes(&Schema::new(described.parameters))?,
+            parameter_schema: schema_bytes(&plain_schema(&Arc::new(Schema::new(described.parameters))))?,
         })
     }
 
@@ -63,15 +68,6 @@ impl ServerState {
                 ),
             });
         }
-        if bound.rows.len() > BOUND_ROWS_MAX {
-            return Err(Error::ResourceExhausted {
-                reason: format!(
-                    "a query is bound to {} rows of parameters, the limit is {BOUND_ROWS_MAX}: bind a list and use \
-                     `IN ($1)`, or write the rows to a table and join it",
-                    bound.rows.len()
-                ),
-            });
-        }
         let bound = if size > IN_HANDLE_BYTES_MAX { self.store(principal, &bound).await? } else { bound };
         Ok(self.handle(PreparedStatement { bound: Some(bound), ..statement }))
     }
@@ -81,9 +77,14 @@ impl ServerState {
     /// # Errors
     /// A handle that was changed, that expired, or that another key signed.
     pub(crate) fn prepared(&self, handle: &[u8]) -> Result<PreparedStatement> {
-        match self.signer.verify(handle, self.now_unix_secs())?.kind {
+        let verified = self.signer.verify(handle, self.now_unix_secs()).map_err(|error| match error {
+            stoker_wire::Error::InvalidTicket { reason } => stoker_wire::Error::InvalidHandle { reason },
+            stoker_wire::Error::ExpiredTicket { reason } => stoker_wire::Error::ExpiredHandle { reason },
+            other => other,
+        });
+        match verified?.kind {
             Some(ticket_body::Kind::Prepared(statement)) => Ok(statement),
-            _ => Err(stoker_wire::Error::InvalidTicket { reason: "it is no handle of a prepared statement" }.into()),
+            _ => Err(stoker_wire::Error::InvalidHandle { reason: "it is a ticket" }.into()),
         }
     }
 
@@ -96,16 +97,12 @@ impl ServerState {
         if bound.object.is_empty() {
             return bound.rows.iter().map(|row| Ok(params_from_json(row)?)).collect();
         }
-        let gone = || stoker_wire::Error::ExpiredTicket {
-            reason: "the lake does not have its parameters any more: bind them again".into(),
-        };
+        let gone = |what: &str| stoker_wire::Error::ExpiredHandle { reason: format!("{what} in the lake") };
         let digest: Digest = bound.object.parse()?;
-        let bytes = self.lake.lake().objects().get(&path(digest)).await?.ok_or_else(gone)?;
+        let bytes = self.lake.lake().objects().get(&path(digest)).await?;
+        let bytes = bytes.ok_or_else(|| gone("its parameters are no longer"))?;
         if Digest::of(&bytes) != digest {
-            return Err(stoker_wire::Error::ExpiredTicket {
-                reason: "its parameters in the lake are damaged: bind them again".into(),
-            }
-            .into());
+            return Err(gone("its parameters are damaged").into());
         }
         let stored = BoundParameters::decode(bytes).map_err(Error::internal)?;
         stored.rows.iter().map(|row| Ok(params_from_json(row)?)).collect()
@@ -145,14 +142,14 @@ async fn refresh(objects: &Objects, digest: Digest, bytes: Bytes) -> stoker_lake
     }
 }
 
-/// Removes stored parameters that are older than `age`. A dry run only counts them. Returns their number.
+/// Removes stored parameters that are older than `age` and that no ticket can have. A dry run only counts them. Returns their number.
 ///
 /// # Errors
 /// Storage errors. Parameters that were removed before the error stay removed.
 pub async fn clean_parameters(lake: &LakeStore, age: Duration, dry_run: bool) -> Result<u64> {
     let objects = lake.objects();
     let mut old = objects.entries(PARAMETERS).await?;
-    old.retain(|entry| entry.is_older_than(age));
+    old.retain(|entry| entry.is_older_than(age.max(REMOVED_FROM)));
     if !dry_run {
         for entry in &old {
             objects.delete(&entry.path).await?;

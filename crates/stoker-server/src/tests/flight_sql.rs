@@ -12,8 +12,8 @@ use arrow_flight::sql::{
     ProstMessageExt, SqlInfo,
 };
 use arrow_flight::{
-    Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightDescriptor, FlightEndpoint, FlightInfo,
-    RenewFlightEndpointRequest, Ticket,
+    Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightDescriptor, FlightEndpoint,
+    FlightInfo, RenewFlightEndpointRequest, Ticket,
 };
 use futures::TryStreamExt;
 use prost::Message;
@@ -65,16 +65,28 @@ fn statements_and_prepared_statements_give_their_rows() {
         let lake = TestLake::new(400).await;
         let server = TestServer::start(&lake, config()).await;
         let mut client = client(&server).await;
-        let info = client.execute("SELECT id, name, x FROM t WHERE id < 5 ORDER BY id".into(), None).await.expect("a plan");
+        let info =
+            client.execute("SELECT id, name, x FROM t WHERE id < 5 ORDER BY id".into(), None).await.expect("a plan");
         let batch = rows(&mut client, info).await;
         assert_eq!(ids(&batch), [0, 1, 2, 3, 4]);
         assert_eq!(texts(&batch, "name")[4], "row 4");
 
-        let mut prepared = client.prepare("SELECT id FROM t WHERE id BETWEEN ? AND ? ORDER BY id".into(), None).await.expect("a handle");
+        let mut prepared = client
+            .prepare("SELECT id FROM t WHERE id BETWEEN ? AND ? ORDER BY id".into(), None)
+            .await
+            .expect("a handle");
         assert_eq!(prepared.dataset_schema().expect("columns").field(0).name(), "id");
-        let types: Vec<_> = prepared.parameter_schema().expect("parameters").fields().iter().map(|field| field.data_type().clone()).collect();
+        let types: Vec<_> = prepared
+            .parameter_schema()
+            .expect("parameters")
+            .fields()
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
         assert_eq!(types, vec![arrow_schema::DataType::Int64; 2]);
-        let bounds = |low: Vec<i64>, high: Vec<i64>| parameters(vec![Arc::new(Int64Array::from(low)), Arc::new(Int64Array::from(high))]);
+        let bounds = |low: Vec<i64>, high: Vec<i64>| {
+            parameters(vec![Arc::new(Int64Array::from(low)), Arc::new(Int64Array::from(high))])
+        };
         prepared.set_parameters(bounds(vec![10], vec![12])).expect("parameters");
         let info = prepared.execute().await.expect("a plan");
         assert_eq!(ids(&rows(&mut client, info).await), [10, 11, 12]);
@@ -92,21 +104,32 @@ fn bound_parameters_survive_a_replica_and_large_ones_are_stored() {
         let lake = TestLake::new(50).await;
         let (first, second) = (TestServer::start(&lake, config()).await, TestServer::start(&lake, config()).await);
         let mut there = client(&first).await;
-        let mut prepared = there.prepare("SELECT id FROM t WHERE name = $1 OR name = $2".into(), None).await.expect("a handle");
+        let mut prepared =
+            there.prepare("SELECT id FROM t WHERE name = $1 OR name = $2".into(), None).await.expect("a handle");
         let large = "x".repeat(200 << 10);
         prepared
-            .set_parameters(parameters(vec![Arc::new(StringArray::from(vec![large])), Arc::new(StringArray::from(vec!["row 3"]))]))
+            .set_parameters(parameters(vec![
+                Arc::new(StringArray::from(vec![large])),
+                Arc::new(StringArray::from(vec!["row 3"])),
+            ]))
             .expect("parameters");
         let info = prepared.execute().await.expect("a plan");
-        assert!(info.endpoint[0].ticket.as_ref().expect("a ticket").ticket.len() < 1_000, "the ticket has the parameters");
+        assert!(
+            info.endpoint[0].ticket.as_ref().expect("a ticket").ticket.len() < 1_000,
+            "the ticket has the parameters"
+        );
         let mut here = client(&second).await;
         assert_eq!(ids(&rows(&mut here, info.clone()).await), [3]);
         let stored = std::fs::read_dir(format!("{}/_stoker/parameters", lake.uri())).expect("a folder").count();
         assert_eq!(stored, 1);
         // Without its parameters, the ticket has expired.
         std::fs::remove_dir_all(format!("{}/_stoker/parameters", lake.uri())).expect("removed");
-        let error = here.do_get(info.endpoint[0].ticket.clone().expect("a ticket")).await.map(|_| ()).expect_err("no parameters");
-        assert!(error.to_string().contains("bind them again"), "{error}");
+        let error = here
+            .do_get(info.endpoint[0].ticket.clone().expect("a ticket"))
+            .await
+            .map(|_| ())
+            .expect_err("no parameters");
+        assert!(error.to_string().contains("prepare it again and bind its parameters"), "{error}");
     });
 }
 
@@ -120,7 +143,10 @@ fn the_catalog_is_answered_without_opening_tables_that_are_not_asked_for() {
         assert_eq!(texts(&rows(&mut client, info).await, "catalog_name"), ["lake"]);
         let info = client.get_table_types().await.expect("a plan");
         assert_eq!(texts(&rows(&mut client, info).await, "table_type"), ["TABLE"]);
-        let info = client.get_sql_info(vec![SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerReadOnly]).await.expect("a plan");
+        let info = client
+            .get_sql_info(vec![SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerReadOnly])
+            .await
+            .expect("a plan");
         assert_eq!(rows(&mut client, info).await.num_rows(), 2);
         // A table that cannot be opened is listed, and does not hide the other one.
         std::fs::create_dir_all(format!("{}/broken.lance/_versions", lake.uri())).expect("a folder");
@@ -155,7 +181,9 @@ fn answers_can_be_cancelled_and_tickets_renewed() {
         };
         let status = async |flight: &mut FlightServiceClient<Channel>| {
             let answer = flight.do_action(cancel(&info)).await.expect("an answer").into_inner().message().await;
-            CancelFlightInfoResult::decode(answer.expect("an answer").expect("a status").body).expect("a status").status()
+            CancelFlightInfoResult::decode(answer.expect("an answer").expect("a status").body)
+                .expect("a status")
+                .status()
         };
         assert_eq!(status(&mut flight).await, CancelStatus::NotCancellable);
         let mut answer = client.do_get(info.endpoint[0].ticket.clone().expect("a ticket")).await.expect("an answer");
@@ -200,7 +228,7 @@ fn requests_that_cannot_be_served_say_why() {
         let ticket = info.endpoint[0].ticket.clone().expect("a ticket").ticket;
         let swapped = CommandPreparedStatementQuery { prepared_statement_handle: ticket };
         let error = flight.get_flight_info(command(swapped.as_any())).await.expect_err("a ticket");
-        assert!(message(error).contains("no handle"));
+        assert!(message(error).contains("the handle of the prepared statement is not valid: it is a ticket"));
         // Rows of parameters above the limit, and results of different types.
         let mut prepared = client.prepare("SELECT $1 AS a".into(), None).await.expect("a handle");
         prepared.set_parameters(parameters(vec![Arc::new(Int64Array::from_iter_values(0..257))])).expect("parameters");
@@ -209,10 +237,17 @@ fn requests_that_cannot_be_served_say_why() {
         prepared.set_parameters(parameters(vec![Arc::new(Int64Array::from(vec![Some(1), None]))])).expect("parameters");
         let error = prepared.execute().await.expect_err("two types").to_string();
         assert!(error.contains("row 2 of the parameters"), "{error}");
+        // A column that is NULL for one row of parameters only.
+        let mut prepared = client.prepare("SELECT CAST($1 AS BIGINT) AS id".into(), None).await.expect("a handle");
+        prepared.set_parameters(parameters(vec![Arc::new(Int64Array::from(vec![Some(1), None]))])).expect("parameters");
+        let info = prepared.execute().await.expect("a plan");
+        let batch = rows(&mut client, info).await;
+        assert_eq!(batch.column(0).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(1), None]);
         // A query that was planned before a commit does not read the new version.
         let info = client.execute("SELECT id FROM t".into(), None).await.expect("a plan");
         lake.write(10..20, CommitMode::Append).await;
-        let error = client.do_get(info.endpoint[0].ticket.clone().expect("a ticket")).await.map(|_| ()).expect_err("changed");
+        let error =
+            client.do_get(info.endpoint[0].ticket.clone().expect("a ticket")).await.map(|_| ()).expect_err("changed");
         assert!(error.to_string().contains("plan it again"), "{error}");
     });
 }

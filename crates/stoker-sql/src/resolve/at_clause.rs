@@ -1,6 +1,7 @@
 //! Parses `AT (…)`, which selects the version of a table.
 
 use arrow_cast::parse::string_to_timestamp_nanos;
+use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TableVersion, UnaryOperator, Value, ValueWithSpan,
 };
@@ -62,6 +63,9 @@ impl At {
 
     /// Reads one `name => value` of an `AT` clause or of the options of a search.
     pub(crate) fn named(name: &str, value: &Expr, params: &mut Params) -> Result<Self> {
+        if name == "version" {
+            params.expect(value, DataType::Int64);
+        }
         let constant = Constant::parse(value, params)?;
         match (name, constant) {
             ("version" | "tag" | "timestamp", Constant::Unbound) => Ok(At::Ref(SnapshotRef::Latest)),

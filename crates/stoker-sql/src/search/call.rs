@@ -78,6 +78,11 @@ impl SearchCall {
                 }
                 request.at = At::named(name, value, params)?;
             } else {
+                match name.as_str() {
+                    "k" | "nprobes" | "refine" => params.expect(value, DataType::Int64),
+                    "use_index" => params.expect(value, DataType::Boolean),
+                    _ => {}
+                }
                 call.set(name, Constant::parse(value, params)?)?;
             }
         }

@@ -26,12 +26,15 @@ async fn columns_and_parameters_have_the_types_of_the_statement() {
         ("SELECT id FROM samples WHERE id IN ($1, $2)", vec![("id", DataType::Int64)], {
             vec![DataType::Int64, DataType::Int64]
         }),
-        ("SELECT count(*) AS n FROM samples AT (VERSION => $1)", vec![("n", DataType::Int64)], vec![DataType::Utf8]),
+        ("SELECT count(*) AS n FROM samples AT (VERSION => $1)", vec![("n", DataType::Int64)], vec![DataType::Int64]),
         (
             "SELECT id, _distance FROM vector_search(samples, emb, $1, k => $2) WHERE label = $3",
             vec![("id", DataType::Int64), ("_distance", DataType::Float32)],
-            vec![vector, DataType::Utf8, DataType::Int64],
+            vec![vector, DataType::Int64, DataType::Int64],
         ),
+        ("SELECT id FROM samples WHERE label = $1 OR name = $1 LIMIT $2", vec![("id", DataType::Int64)], {
+            vec![DataType::Int64, DataType::Int64]
+        }),
         ("SELECT l2_distance(emb, [1.0, $1, 2.0, 3.0]) AS d FROM samples", vec![("d", DataType::Float64)], {
             vec![DataType::Float64]
         }),

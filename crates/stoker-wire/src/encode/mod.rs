@@ -31,6 +31,7 @@ use stoker_types::{Compression, Stalls, to_usize};
 
 pub use header::{BatchLayout, record_batch_header};
 pub use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
+pub use size::split as split_rows;
 
 use crate::buffer_codec::compression_type;
 use crate::convert::stall_to_proto;
@@ -127,10 +128,7 @@ fn too_large(batch: &RecordBatch, bytes: usize, limit: usize) -> String {
     let largest = schema.fields().iter().zip(batch.columns()).map(size).max();
     let largest = largest.map(|(bytes, name)| format!(", of which column {name:?} has {bytes}")).unwrap_or_default();
     let num_rows = batch.num_rows();
-    format!(
-        "{num_rows} row(s) take {bytes} bytes in one message{largest}, and the limit is {limit}: select less of it, or \
-         read the rows in process or with the Python client's streams"
-    )
+    format!("{num_rows} row(s) take {bytes} bytes in one message{largest}, and the limit is {limit}: select less of it")
 }
 
 /// Encodes views, unions and run-end encoded arrays with the writer of arrow-ipc, which copies.

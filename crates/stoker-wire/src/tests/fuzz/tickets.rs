@@ -33,7 +33,13 @@ fn bodies() -> Vec<TicketBody> {
     let read = ReadPolicy { bad_rows: "substitute".into(), max_bad_share: Some(0.5), ..ReadPolicy::default() };
     let stream = StreamTicket { stream_id: "ab".repeat(32), spec: vec![1; 9], slice: Some(slice), read: Some(read) };
     let tables = vec![PinnedTable { table: "t".into(), version: 3 }];
-    let sql = SqlTicket { sql: "SELECT 1".into(), params_json: "[1]".into(), tables, compression: "lz4".into() };
+    let sql = SqlTicket {
+        sql: "SELECT 1".into(),
+        params_json: "[1]".into(),
+        tables,
+        compression: "lz4".into(),
+        ..SqlTicket::default()
+    };
     let kinds = [None, Some(ticket_body::Kind::Stream(stream)), Some(ticket_body::Kind::Sql(sql))];
     kinds.into_iter().map(|kind| TicketBody { kind, ..TicketBody::default() }).collect()
 }
