@@ -165,16 +165,17 @@ mod tests {
         BooleanArray, Date32Array, DictionaryArray, Float32Array, Float64Array, Int8Array, Int64Array, ListArray,
         NullArray, StringViewArray, UInt64Array,
     };
-    use arrow_flight::SchemaAsIpc;
     use arrow_ipc::CompressionType;
     use arrow_ipc::writer::{CompressionContext, DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
     use super::*;
 
     fn messages(batch: &RecordBatch, options: &IpcWriteOptions) -> Vec<FlightData> {
-        let mut messages = vec![FlightData::from(SchemaAsIpc::new(&batch.schema(), options))];
         let mut dictionaries = DictionaryTracker::new(false);
-        let (found, encoded) = IpcDataGenerator::default()
+        let generator = IpcDataGenerator::default();
+        let schema = generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut dictionaries, options);
+        let mut messages = vec![FlightData::from(schema)];
+        let (found, encoded) = generator
             .encode(batch, &mut dictionaries, options, &mut CompressionContext::default())
             .expect("messages");
         messages.extend(found.into_iter().chain([encoded]).map(FlightData::from));

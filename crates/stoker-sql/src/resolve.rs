@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, TableAlias,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query, TableAlias,
     TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
 use stoker_dialect::AT_OPERATOR;
@@ -137,6 +137,10 @@ impl VisitorMut for Rewriter<'_> {
 
     /// Visits the common table expressions in order. The name of each enters the scope after its own query was visited.
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+            let numbers = limit.iter().chain(offset.iter().map(|offset| &offset.value));
+            numbers.for_each(|number| self.params.expect(number, DataType::Int64));
+        }
         self.scopes.push(Vec::new());
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| with.cte_tables.iter_mut()) {
