@@ -13,6 +13,8 @@ mod basic_auth;
 mod catalog;
 mod command;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod parameters;
 mod plain_types;
 pub mod session_options;
@@ -39,3 +41,8 @@ const TABLE: &str = "TABLE";
 /// The maximum size in bytes of a message for clients of Flight SQL, whose usual limit is 16 MiB for a gRPC message with
 /// its headers.
 pub const MESSAGE_BYTES_MAX: usize = (16 << 20) - (64 << 10);
+
+/// Measures the memory that the targets of `fuzz.rs` hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;

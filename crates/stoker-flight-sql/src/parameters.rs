@@ -175,9 +175,8 @@ mod tests {
         let generator = IpcDataGenerator::default();
         let schema = generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut dictionaries, options);
         let mut messages = vec![FlightData::from(schema)];
-        let (found, encoded) = generator
-            .encode(batch, &mut dictionaries, options, &mut CompressionContext::default())
-            .expect("messages");
+        let (found, encoded) =
+            generator.encode(batch, &mut dictionaries, options, &mut CompressionContext::default()).expect("messages");
         messages.extend(found.into_iter().chain([encoded]).map(FlightData::from));
         messages
     }

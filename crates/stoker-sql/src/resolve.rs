@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query, TableAlias,
-    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
+    TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
 use stoker_dialect::AT_OPERATOR;
 use stoker_lake::{LakeStore, Table};
