@@ -129,7 +129,9 @@ async fn begin(
             message_bytes_max = stoker_flight_sql::MESSAGE_BYTES_MAX;
             let command = command_of(&ticket.command.into())?;
             let unknown = || stoker_wire::Error::InvalidTicket { reason: "it is no question about the catalog" };
-            let answer = state.catalog_answer(&command.ok_or_else(unknown)?).await?;
+            let (asked, command) = (state.clone(), command.ok_or_else(unknown)?);
+            let answering = async move { asked.catalog_answer(&command).await };
+            let answer = state.query_threads.run(answering.boxed()).await?;
             (Work::Catalog(answer.ok_or_else(unknown)?, log), None)
         }
         Some(ticket_body::Kind::Prepared(_)) => {
