@@ -52,9 +52,7 @@ fn sane(command: Command) -> Result<Command> {
         }
         Command::CommandGetTables(mut tables) => {
             // Types that no table has select nothing, however many there are.
-            tables.table_types.sort_unstable();
-            tables.table_types.dedup();
-            tables.table_types.sort_unstable_by_key(|kind| kind != TABLE);
+            tables.table_types.sort_by_key(|kind| kind != TABLE);
             tables.table_types.truncate(1);
             Command::CommandGetTables(tables)
         }

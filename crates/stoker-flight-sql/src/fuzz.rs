@@ -36,7 +36,7 @@ fn commands_are_answered_or_refused() {
                 return false;
             }
         };
-        let schema = catalog_schema(&command, &LIMITS).expect("columns, or no question about the catalog");
+        let schema = catalog_schema(&command).expect("columns, or no question about the catalog");
         let refused = |error: crate::Error| assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         let answer = match &command {
             arrow_flight::sql::Command::CommandGetTables(command) => {

@@ -100,10 +100,7 @@ fn value_of(column: &ArrayRef, row: usize) -> Result<ParamValue, String> {
     Ok(match column.data_type() {
         DataType::Null => ParamValue::Null,
         DataType::Boolean => ParamValue::Bool(one.as_boolean().value(0)),
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
-            ParamValue::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().value(0))
-        }
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => {
+        integer if integer.is_integer() && *integer != DataType::UInt64 => {
             ParamValue::Int(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().value(0))
         }
         DataType::Float64 => ParamValue::Float(one.as_primitive::<Float64Type>().value(0)),

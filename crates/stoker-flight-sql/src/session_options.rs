@@ -41,8 +41,9 @@ struct Texts {
     values: Vec<String>,
 }
 
+/// What `SetSessionOptions` asks for, and what `GetSessionOptions` answers.
 #[derive(Clone, PartialEq, Message)]
-struct SetRequest {
+struct Options {
     #[prost(map = "string, message", tag = "1")]
     options: HashMap<String, OptionValue>,
 }
@@ -65,12 +66,6 @@ const INVALID_NAME: i32 = 1;
 const INVALID_VALUE: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
-struct GetResult {
-    #[prost(map = "string, message", tag = "1")]
-    options: HashMap<String, OptionValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 struct CloseResult {
     #[prost(int32, tag = "1")]
     status: i32,
@@ -84,7 +79,7 @@ const CLOSED: i32 = 1;
 /// # Errors
 /// `InvalidRequest` for a body that cannot be read.
 pub fn set(request: Bytes) -> Result<Bytes> {
-    let request = SetRequest::decode(request);
+    let request = Options::decode(request);
     let request = request.map_err(|source| Error::invalid(format!("cannot read the session options: {source}")))?;
     let error = |(name, value): (String, OptionValue)| {
         let code = match OPTIONS.iter().find(|(known, _)| *known == name) {
@@ -105,7 +100,7 @@ pub fn set(request: Bytes) -> Result<Bytes> {
 pub fn get() -> Bytes {
     let option =
         |(name, value): (&str, &str)| (name.to_string(), OptionValue { value: Some(Value::Text(value.to_string())) });
-    GetResult { options: OPTIONS.into_iter().map(option).collect() }.encode_to_vec().into()
+    Options { options: OPTIONS.into_iter().map(option).collect() }.encode_to_vec().into()
 }
 
 /// Answers the action `CloseSession`.
@@ -123,12 +118,12 @@ mod tests {
         let number = OptionValue { value: Some(Value::Integer(3)) };
         let options = [("catalog", text("lake")), ("schema", text("other")), ("speed", number), ("x", text(""))];
         let options = options.map(|(name, value)| (name.to_string(), value));
-        let request = SetRequest { options: HashMap::from(options) }.encode_to_vec();
+        let request = Options { options: HashMap::from(options) }.encode_to_vec();
         let answer = SetResult::decode(set(request.into()).expect("an answer")).expect("an answer");
         let error = |name: &str, code| (name.to_string(), SetError { code });
         let expected = [error("schema", INVALID_VALUE), error("speed", INVALID_NAME), error("x", INVALID_NAME)];
         assert_eq!(answer.errors, HashMap::from(expected));
-        let all = GetResult::decode(get()).expect("options");
+        let all = Options::decode(get()).expect("options");
         assert_eq!(all.options["schema"], text("public"));
         assert_eq!(CloseResult::decode(close()).expect("a status").status, CLOSED);
         assert!(set(Bytes::from_static(&[0x0a, 9])).is_err());

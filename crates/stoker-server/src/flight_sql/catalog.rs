@@ -27,7 +27,7 @@ impl ServerState {
         }
     }
 
-    pub(super) fn sql_limits(&self) -> ServerLimits {
+    fn sql_limits(&self) -> ServerLimits {
         ServerLimits {
             sql_bytes: self.lake.options().max_sql_bytes,
             // Where it is not configured, it follows from the limit of open files.

@@ -49,7 +49,7 @@ impl ServerState {
                 let statement = self.prepared(&prepared.prepared_statement_handle)?;
                 self.statement_info(statement.sql, statement.bound).await?
             }
-            command => match catalog_schema(&command, &self.sql_limits())? {
+            command => match catalog_schema(&command)? {
                 Some(schema) => {
                     let ticket = CatalogTicket { command: descriptor.cmd.to_vec(), nonce: self.nonce() };
                     (schema, ticket_body::Kind::Catalog(ticket))
@@ -79,7 +79,7 @@ impl ServerState {
                     None => plain_schema(&self.lake.describe(&statement.sql).await?.columns),
                 }
             }
-            command => catalog_schema(&command, &self.sql_limits())?.ok_or_else(|| no_result(&command))?,
+            command => catalog_schema(&command)?.ok_or_else(|| no_result(&command))?,
         };
         Ok(Arc::unwrap_or_clone(schema))
     }
