@@ -18,7 +18,7 @@ use tonic_health::ServingStatus;
 use crate::ServerConfig;
 use crate::admin::Admin;
 use crate::auth::Authenticator;
-use crate::edge::{Edge, accept_connections, raise_file_limit};
+use crate::edge::{Edge, Responding, accept_connections, raise_file_limit};
 use crate::exposure::check_exposure;
 use crate::flight::StokerService;
 use crate::heartbeat::Heartbeat;
@@ -85,8 +85,9 @@ pub async fn serve(
         let url = admin.start(address).await?;
         tracing::info!("operators are answered at {url}");
     }
-    let routes = Routes::new(health_service).add_service(StokerService::new(state.clone(), authenticator));
-    let edge = Arc::new(Edge { routes, tls, places, times, clock: clock.clone(), stopping: state.stopping.clone() });
+    let service = StokerService::new(state.clone(), authenticator, Routes::new(health_service));
+    let respond = Arc::new(move |request| Responding::new(service.respond(request)));
+    let edge = Arc::new(Edge { respond, tls, places, times, clock: clock.clone(), stopping: state.stopping.clone() });
     let serving = join_all(listeners.into_iter().map(|listener| accept_connections(listener, edge.clone())));
     // This deadline holds for connections that their clients never close, too.
     let cut = async {

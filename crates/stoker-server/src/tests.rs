@@ -1,5 +1,6 @@
 //! Tests of the service.
 
+mod answer_bodies;
 mod authority_filter;
 mod bad_images;
 mod budget;

@@ -20,6 +20,7 @@ use crate::batch_assembler::BatchAssembler;
 use crate::grpc::grpc_frame;
 use crate::row_patience::RowPatience;
 use crate::tests::http2::script::*;
+use crate::tests::messages::frame_of;
 
 const NUM_ROWS: u64 = 4;
 
@@ -30,10 +31,6 @@ fn slice() -> Slice {
 fn rows() -> RecordBatch {
     let ids = Int64Array::from_iter_values(0..NUM_ROWS as i64);
     RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).expect("rows")
-}
-
-fn bytes_of(message: Message) -> Bytes {
-    message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect()
 }
 
 /// The message of the only batch, whose making took `spans` on the server.
@@ -51,7 +48,7 @@ fn batch(spans: &Stalls) -> Bytes {
     };
     let options = MessageOptions { message_bytes: 1 << 20, message_bytes_max: MESSAGE_BYTES_MAX, compression: None };
     let [message] = <[Message; 1]>::try_from(part_messages(&part, spans, &options).expect("a message")).expect("one");
-    bytes_of(message)
+    frame_of(message)
 }
 
 async fn send(peer: &mut DuplexStream, script: Script) {
@@ -62,7 +59,7 @@ async fn send(peer: &mut DuplexStream, script: Script) {
 async fn receive(spans: &Stalls) -> Stalls {
     let (time, second) = (ManualClock::new(), Duration::from_secs(1));
     let (io, mut peer) = duplex(1 << 16);
-    send(&mut peer, Script::answer().data(&bytes_of(schema_message(&rows().schema())))).await;
+    send(&mut peer, Script::answer().data(&frame_of(schema_message(&rows().schema())))).await;
     let reader = open(Box::new(io), grpc_frame(b"ticket"), Patience::default()).await.expect("an answer");
     let patience = RowPatience::new(WaitClock::new(Clock::from(&time)), Duration::from_secs(60));
     let (id, pool) = (Digest::of(b"stream"), BufferPool::new(0));

@@ -22,6 +22,7 @@ use crate::batch_assembler::BatchAssembler;
 use crate::grpc::grpc_frame;
 use crate::row_patience::RowPatience;
 use crate::tests::http2::script::*;
+use crate::tests::messages::frame_of;
 
 /// The bytes of an input before those of the answer: sizes of frames and of reads, and the places of a buffer slot.
 const SIZES: usize = 4;
@@ -179,8 +180,7 @@ fn stream(message_bytes: usize) -> Vec<u8> {
         let options = MessageOptions { message_bytes, message_bytes_max: MESSAGE_BYTES_MAX, compression: None };
         messages.extend(part_messages(&part, &Stalls::default(), &options).expect("messages"));
     }
-    let segments = messages.into_iter().flat_map(stoker_wire::encode::Message::into_frame);
-    segments.flat_map(|segment| segment.to_vec()).collect()
+    messages.into_iter().flat_map(frame_of).collect()
 }
 
 /// Reads the batches of an answer.

@@ -13,6 +13,7 @@ use arrow_buffer::OffsetBuffer;
 use arrow_flight::utils::flight_data_to_arrow_batch;
 use arrow_ipc::{Buffer, FieldNode};
 use arrow_schema::{DataType, Field, Schema};
+use bytes::{Buf, Bytes};
 use proptest::prelude::*;
 use prost::Message as _;
 use stoker_batch::{BufferPool, Part, Substitution};
@@ -102,9 +103,15 @@ pub fn batch(rows: usize, salt: u64, views: bool) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch")
 }
 
+/// Reads all bytes of a message.
+pub fn frame_of(message: Message) -> Bytes {
+    let mut frame = message.into_frame();
+    frame.copy_to_bytes(frame.remaining())
+}
+
 /// Adds the rows of a message that arrives through a connection, in frames of `frame_bytes` bytes.
 pub fn add(rows: &mut RowAssembler, message: Message, frame_bytes: usize) -> Result<usize> {
-    let bytes: Vec<u8> = message.into_frame().iter().flat_map(|segment| segment.to_vec()).collect();
+    let bytes = frame_of(message);
     let script = bytes.chunks(frame_bytes).fold(Script::answer(), Script::data).ok();
     runtime().block_on(async {
         let socket = Socket::new(script, &[frame_bytes + 100, 70], End::Wait);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use stoker_clock::Clock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
 use super::ConnectionTimes;
+use super::Respond;
 use super::connection::serve_connection;
 use super::peer::{Address, Peer};
 use crate::listener::{Accepted, Listener};
@@ -22,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state that the connections of a server share.
 pub(crate) struct Edge {
-    pub routes: Routes,
+    pub respond: Respond,
     pub tls: Option<Arc<ServerTls>>,
     pub places: Permits<Address>,
     pub times: ConnectionTimes,

@@ -11,7 +11,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use stoker_types::Moment;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::body::Body;
-use tonic::codegen::Service;
 use tonic::codegen::http::Request;
 
 use super::accept::Edge;
@@ -70,13 +69,14 @@ async fn serve_http<T>(
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(|request: Request<Incoming>| {
+    let (respond, asking) = (edge.respond.clone(), peer.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(asking.clone());
         certificate.iter().for_each(|certificate| {
             request.extensions_mut().insert(certificate.clone());
         });
-        edge.routes.clone().call(request)
+        respond(request)
     });
     let io = TokioIo::new(MeteredIo::new(io, peer.clone(), edge.clock.clone()));
     let mut connection = pin!(http(edge, peer).serve_connection(io, service));
@@ -134,13 +134,14 @@ fn http(edge: &Edge, peer: &Arc<Peer>) -> http2::Builder<StreamTasks> {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use futures::future::ready;
     use stoker_clock::{Clock, ManualClock};
     use tokio::io::duplex;
     use tokio_util::sync::CancellationToken;
-    use tonic::service::Routes;
+    use tonic::Status;
 
-    use super::super::ConnectionTimes;
     use super::super::peer::Address;
+    use super::super::{ConnectionTimes, Responding};
     use super::*;
     use crate::permits::{Permits, Shares, Standing};
 
@@ -158,8 +159,9 @@ mod tests {
         let places = Permits::new(Shares { total: 1, per_client: 1 }, clock.clone());
         let place = places.take(Address::Unix, Standing::Unproven(time.now()), time.now()).expect("a permit");
         let peer = Arc::new(Peer::new(Address::Unix, place, clock.clone()));
-        let (routes, stopping) = (Routes::default(), CancellationToken::new());
-        (Arc::new(Edge { routes, tls: None, places, times: TIMES, clock, stopping }), peer)
+        let respond = Arc::new(|_| Responding::new(ready(Status::unimplemented("").into_http())));
+        let stopping = CancellationToken::new();
+        (Arc::new(Edge { respond, tls: None, places, times: TIMES, clock, stopping }), peer)
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ mod file_limit;
 mod frame_meter;
 mod metered_io;
 mod peer;
+mod response;
 mod stream_tasks;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub(crate) use accept::{Edge, accept_connections};
 pub(crate) use file_limit::raise_file_limit;
 pub(crate) use peer::{Address, Peer};
+pub(crate) use response::{Respond, Responding, ResponseBody};
 pub(crate) use stream_tasks::Reset;
 
 /// The timeouts of connections.

@@ -1,14 +1,13 @@
 //! The body of a DoGet response: segments of messages, then trailers.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use arrow_flight::FlightData;
-use bytes::Bytes;
+use bytes::Buf;
 use futures::Stream;
 use hyper::body::{Body, Frame};
-use stoker_wire::encode::Message;
+use stoker_wire::encode::{Message, Segments};
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
@@ -57,37 +56,41 @@ impl Stream for Answer {
     }
 }
 
-/// A response as an HTTP body. Its segments are passed to hyper without copying them.
+/// A response as an HTTP body. Messages that are ready are passed to hyper together, so that one call writes them and
+/// wakes the client once; nothing is copied.
 pub(crate) struct AnswerBody {
     answer: Answer,
-    segments: VecDeque<Bytes>,
+    /// The size from which on nothing is added to a frame, in bytes. A frame is less than a message larger than that.
+    frame_bytes: usize,
+    end: Option<Status>,
 }
 
 impl AnswerBody {
-    pub fn new(answer: Answer) -> Self {
-        Self { answer, segments: VecDeque::new() }
+    /// Makes the body of an answer whose messages usually have `message_bytes`.
+    pub fn new(answer: Answer, message_bytes: usize) -> Self {
+        Self { answer, frame_bytes: message_bytes / 2, end: None }
     }
 }
 
 impl Body for AnswerBody {
-    type Data = Bytes;
+    type Data = Segments;
     type Error = Status;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        loop {
-            if let Some(segment) = self.segments.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(segment))));
-            }
-            if self.answer.ended {
-                return Poll::Ready(None);
-            }
-            match ready!(self.answer.poll_item(cx)) {
-                Item::Message(message) => self.segments = message.into_frame(),
-                Item::End(status) => {
-                    let mut trailers = HeaderMap::new();
-                    return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
-                }
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Status>>> {
+        let mut frame = Segments::default();
+        while !self.answer.ended && (!frame.has_remaining() || frame.remaining() < self.frame_bytes) {
+            match self.answer.poll_item(cx) {
+                Poll::Ready(Item::Message(message)) => frame.append(message.into_frame()),
+                Poll::Ready(Item::End(status)) => self.end = Some(status),
+                Poll::Pending if frame.has_remaining() => break,
+                Poll::Pending => return Poll::Pending,
             }
         }
+        if frame.has_remaining() {
+            return Poll::Ready(Some(Ok(Frame::data(frame))));
+        }
+        let Some(status) = self.end.take() else { return Poll::Ready(None) };
+        let mut trailers = HeaderMap::new();
+        Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
     }
 }

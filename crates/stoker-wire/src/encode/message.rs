@@ -1,10 +1,10 @@
 //! A Flight message before it is framed.
 
-use std::collections::VecDeque;
-
 use arrow_flight::FlightData;
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint};
+
+use super::Segments;
 
 /// The field number of `FlightData.data_header`.
 pub const DATA_HEADER: u32 = 2;
@@ -43,7 +43,7 @@ impl Message {
     ///
     /// The head is a zero byte for "not compressed", the length in four bytes, big endian
     /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>), and the protobuf fields of `FlightData`.
-    pub fn into_frame(self) -> VecDeque<Bytes> {
+    pub fn into_frame(self) -> Segments {
         let body_bytes = self.body_bytes();
         let mut fields = BytesMut::with_capacity(self.header.len() + self.metadata.len() + 3 * FIELD_HEAD_BYTES);
         for (tag, value) in [(DATA_HEADER, &self.header), (APP_METADATA, &self.metadata)] {

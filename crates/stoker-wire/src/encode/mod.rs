@@ -14,6 +14,7 @@
 mod body;
 mod header;
 mod message;
+mod segments;
 mod size;
 
 use std::ops::Range;
@@ -31,6 +32,7 @@ use stoker_types::{Compression, Stalls, to_usize};
 
 pub use header::{BatchLayout, record_batch_header};
 pub use message::{APP_METADATA, DATA_BODY, DATA_HEADER, Message};
+pub use segments::Segments;
 pub use size::split as split_rows;
 
 use crate::buffer_codec::compression_type;
