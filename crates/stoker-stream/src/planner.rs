@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
+use futures::future::{Either, select};
 use stoker_batch::{Held, Quota, SlotMut};
 use stoker_chunks::{BlockReads, ChunkScan, Membership};
 use stoker_order::StreamOrder;
@@ -40,10 +40,14 @@ const RESIDENT_PARTS: u64 = 4;
 /// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
 const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
 
-/// The size from which on the memory of a part is waited for, in bytes, and for how long after the consumer has taken all
-/// batches.
+/// The size from which on the memory of a part is waited for, in bytes.
 const LARGE_PART_BYTES: u64 = 16 << 20;
-const DROPPED_WITHIN: Duration = Duration::from_millis(25);
+
+/// How long that memory is waited for after the consumer has taken all batches: as long as it came the last time, or was
+/// not waited for yet, and otherwise. A loop on a busy machine may take long to drop a batch, and a consumer that keeps its
+/// batches never does.
+const DROPPED_WITHIN: Duration = Duration::from_millis(250);
+const KEPT_FOR: Duration = Duration::from_millis(25);
 
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
@@ -69,6 +73,8 @@ pub(crate) struct Planner {
     reading: VecDeque<Reading>,
     /// How far the stream reads ahead, unless its units are windows.
     depth: Option<Depth>,
+    /// Whether the memory of a batch was waited for in vain the last time.
+    keeps_batches: bool,
     /// The memory for resident rows, if the stream has such rows.
     resident_memory: Option<Arc<ResidentMemory>>,
     /// The resident rows, once the first unit of them begins.
@@ -170,6 +176,7 @@ impl Planner {
             held: VecDeque::new(),
             reading: VecDeque::new(),
             depth: None,
+            keeps_batches: false,
             plan,
             slice,
         }
@@ -443,7 +450,7 @@ impl Planner {
     /// Waits for the memory of a batch that the consumer is about to drop, if a large part would take new memory otherwise:
     /// a loop drops a batch when it gets the next one. A consumer that still has batches to take needs no other soon, and
     /// neither does one that has not begun: the epoch before it ends, and releases its memory.
-    async fn until_dropped(&self, part: &PartPlan) {
+    async fn until_dropped(&mut self, part: &PartPlan) {
         let row_bytes = self.plan.inner.columns().iter().filter_map(ColumnPlan::dense_row_bytes).max().unwrap_or(0);
         let bytes = to_usize(part.num_rows()).saturating_mul(row_bytes);
         // The parts of a window are opened together, before its rows are read.
@@ -462,11 +469,12 @@ impl Planner {
         // With the first batch, a loop drops the last one of the epoch before.
         let holds_another = || self.scan.pool().used_bytes() >= bytes.saturating_mul(num_untaken + 2);
         if num_taken >= 2 || num_taken == 1 && holds_another() {
+            let patience = if self.keeps_batches { KEPT_FOR } else { DROPPED_WITHIN };
             let pause = async {
                 self.output.reserve_many(self.output.max_capacity()).await.ok();
-                self.scan.clock().sleep(DROPPED_WITHIN).await;
+                self.scan.clock().sleep(patience).await;
             };
-            select(until_free, pin!(pause)).await;
+            self.keeps_batches = matches!(select(until_free, pin!(pause)).await, Either::Right(_));
         }
     }
 
