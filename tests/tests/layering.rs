@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 const LIBRARIES: [(&str, &[&str]); 13] = [
     ("lance", &["stoker-lake"]),
     ("object_store", &["stoker-store", "stoker-lake"]),
-    ("datafusion", &["stoker-functions", "stoker-lake", "stoker-sql"]),
+    ("datafusion", &["stoker-functions", "stoker-lake", "stoker-catalog", "stoker-sql"]),
     ("sqlparser", &["stoker-dialect"]),
     ("parquet", &["stoker-ingest", "stoker-tests"]),
     ("tonic", &["stoker-wire", "stoker-client", "stoker-server"]),

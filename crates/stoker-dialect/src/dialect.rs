@@ -1,18 +1,20 @@
-//! The SQL dialect: sqlparser's generic one plus versioned tables.
+//! The SQL dialect: sqlparser's generic one plus versioned tables and questions about the catalog.
 //!
 //! A table in `FROM` may have an `AT (…)` clause, which sqlparser parses for dialects with table versioning. In the
 //! arguments of a table function a table is an expression; there `AT (` is an infix operator, which the engine resolves.
 
 use std::any::TypeId;
 
-use sqlparser::ast::{BinaryOperator, Expr};
+use sqlparser::ast::{BinaryOperator, Expr, Statement};
 use sqlparser::dialect::{Dialect, GenericDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use crate::show;
+
 /// The precedence of `AT`, which binds tighter than every other operator, so that `t AT (…)` is one argument.
-const AT_PRECEDENCE: u8 = 120;
+pub(crate) const AT_PRECEDENCE: u8 = 120;
 
 /// The precedence of distance operators. As all operators of PostgreSQL's extensions, they bind tighter than
 /// comparisons and looser than sums.
@@ -40,6 +42,10 @@ impl Dialect for LakeDialect {
 
     fn supports_table_versioning(&self) -> bool {
         true
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        show::parse(parser)
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
@@ -161,7 +167,7 @@ fn is_distance(token: &Token) -> bool {
 }
 
 /// Tells whether the next tokens are `AT (`. `AT TIME ZONE` is another operator.
-fn at_clause_follows(parser: &Parser) -> bool {
+pub(crate) fn at_clause_follows(parser: &Parser) -> bool {
     let is_at = matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.keyword == Keyword::AT);
     is_at && parser.peek_nth_token_ref(1).token == Token::LParen
 }

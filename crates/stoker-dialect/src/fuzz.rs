@@ -5,7 +5,7 @@ use stoker_fuzz::Target;
 use crate::{is_same_query, parser};
 
 /// Parts of queries.
-const TOKENS: [&str; 40] = [
+const TOKENS: [&str; 44] = [
     "SELECT ",
     " FROM ",
     " WHERE ",
@@ -13,6 +13,10 @@ const TOKENS: [&str; 40] = [
     "TAG => 'v1'",
     "VERSION => 3",
     "EXPLAIN ",
+    "EXPLAIN (FORMAT json) ",
+    "SHOW COLUMNS FROM ",
+    "SHOW TABLES ",
+    "DESCRIBE ",
     "WITH RECURSIVE ",
     " UNION ALL ",
     " JOIN t ON ",
@@ -48,7 +52,7 @@ const TOKENS: [&str; 40] = [
     "<#>",
 ];
 
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 16] = [
     "SELECT id, image FROM samples AT (TAG => 'v1') WHERE label < $1 AND name <> 'a  b' ORDER BY id",
     "select id,image from samples at (tag=>'v1')\nwhere label<$1 and name<>'a  b' order by id;",
     "/* rows /* nested */ */ SELECT 1 -- one\n;;",
@@ -61,6 +65,8 @@ const QUERIES: [&str; 14] = [
     "SELECT EXTRACT(YEAR FROM d), d AT TIME ZONE 'UTC', INTERVAL '1' DAY, DATE '2024-01-01', E'\\n', U&'\\0041', X'00'",
     "SELECT \"quoted \"\" name\", lower(\"Name\"), Lower(Name), a.b.c(1), \u{e4}$ FROM \"T\" AS x(y, z)",
     "SELECT t.* FROM t, LATERAL (SELECT 1) AS u, UNNEST([1, 2]) AS v WHERE EXISTS (SELECT 1) AND a IN (1, 2) AND NOT b",
+    "SHOW VERSIONS FROM a.b AT (TAG => ?) WHERE version > ? OR tags = ['x']",
+    "EXPLAIN (ANALYZE, FORMAT json) SHOW TABLES FROM public ILIKE '%x'",
     "EXPLAIN SELECT DISTINCT ON (a) a FROM t LEFT JOIN u ON t.a = u.a CROSS JOIN v",
     "SELECT a->'b'->>'c', a::INT::TEXT, a || b, ~a, a & b | c ^ d << 2, TRIM(BOTH 'x' FROM a), POSITION('a' IN b)",
 ];

@@ -9,6 +9,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod same_query;
+mod show;
 mod tokens;
 
 use sqlparser::parser::Parser;

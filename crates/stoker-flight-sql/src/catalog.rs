@@ -7,10 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder, SqlInfoDataBuilder};
 use arrow_flight::sql::{Command, CommandGetTables};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use stoker_types::{CATALOG, SCHEMA};
 
 use crate::sql_info::sql_info;
 use crate::type_info::type_info;
-use crate::{CATALOG, Error, Result, SCHEMA, ServerLimits, TABLE, command_name, plain_schema};
+use crate::{Error, Result, ServerLimits, TABLE, command_name, plain_schema};
 
 /// Returns the columns of the answer to a question about the catalog; `None` for other commands.
 ///

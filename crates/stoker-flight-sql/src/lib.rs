@@ -29,12 +29,6 @@ pub use parameters::{ParameterMessages, rows_of};
 pub use plain_types::{plain_batch, plain_schema};
 pub use sql_info::ServerLimits;
 
-/// The catalog of all tables of a lake.
-pub const CATALOG: &str = "lake";
-
-/// The schema of all tables of a lake.
-pub const SCHEMA: &str = "public";
-
 /// The type of all tables.
 const TABLE: &str = "TABLE";
 

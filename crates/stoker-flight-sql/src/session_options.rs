@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use prost::Message;
+use stoker_types::{CATALOG, SCHEMA};
 
-use crate::{CATALOG, Error, Result, SCHEMA};
+use crate::{Error, Result};
 
 /// The names of the options with their values.
 const OPTIONS: [(&str, &str); 2] = [("catalog", CATALOG), ("schema", SCHEMA)];

@@ -8,14 +8,16 @@ use arrow_flight::sql::{
     SqlSupportedResultSetConcurrency, SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction,
     SqlSupportedUnions, SqlSupportsConvert, SqlTransactionIsolationLevel, SupportedSqlGrammar,
 };
+use stoker_types::{CATALOG, SCHEMA};
 
-use crate::{CATALOG, Error, MESSAGE_BYTES_MAX, Result, SCHEMA};
+use crate::{Error, MESSAGE_BYTES_MAX, Result};
 
 /// The version of the Arrow format.
 const ARROW_FORMAT: &str = "1.5";
 
 /// Words that have a meaning in statements and are not words of SQL:2003.
-const KEYWORDS: [&str; 8] = ["ANALYZE", "AT", "EXPLAIN", "ILIKE", "LIMIT", "OFFSET", "QUALIFY", "VERBOSE"];
+const KEYWORDS: [&str; 10] =
+    ["ANALYZE", "AT", "DESCRIBE", "EXPLAIN", "ILIKE", "LIMIT", "OFFSET", "QUALIFY", "SHOW", "VERBOSE"];
 
 const NUMERIC_FUNCTIONS: [&str; 26] = [
     "abs",

@@ -26,6 +26,7 @@ mod like_escapes;
 mod octet_length;
 mod operators;
 mod overflow;
+mod predicates;
 mod reserve_results;
 mod reserving;
 mod tensor_mean;
@@ -36,6 +37,7 @@ pub use activity::{Activity, Running};
 pub use allowed::refused;
 pub use beside_others::beside_others;
 pub use error::Error;
+pub use predicates::{has_subquery, needs_only};
 pub use reserve_results::ReserveResults;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use datafusion::error::DataFusionError;
 use lance_core::error::CommitStatusUnknownError;
 use stoker_store::{Finding, first_line, is_of_outage, is_of_overload};
 use stoker_types::{ErrorKind, HasKind};
@@ -247,6 +248,12 @@ pub(crate) fn interpret(error: &(dyn StdError + 'static)) -> Option<Finding> {
 fn is_undecodable(source: &dyn StdError) -> bool {
     let text = source.to_string();
     UNDECODABLE.iter().any(|part| text.contains(part))
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        DataFusionError::External(Box::new(error))
+    }
 }
 
 #[cfg(test)]

@@ -89,10 +89,26 @@ impl Table {
         let indexes =
             indexes.map_err(|source| Error::storage(format!("listing indexes of {}", self.snapshot()), source))?;
         let column = |id: &u32| self.dataset().schema().field_by_id(*id as i32).map(|field| field.name.clone());
-        let info = |index: &Arc<dyn IndexDescription>| IndexInfo {
-            name: index.name().to_string(),
-            columns: index.field_ids().iter().filter_map(column).collect(),
-            kind: index.index_type().to_string(),
+        let (fragments, num_rows) = (self.fragments(), self.num_rows());
+        let info = |index: &Arc<dyn IndexDescription>| {
+            let covers = |id: u32| {
+                index
+                    .segments()
+                    .iter()
+                    .any(|segment| segment.fragment_bitmap.as_ref().is_some_and(|ids| ids.contains(id)))
+            };
+            let covered: u64 =
+                fragments.iter().filter(|fragment| covers(fragment.id)).map(|found| found.num_rows).sum();
+            IndexInfo {
+                name: index.name().to_string(),
+                columns: index.field_ids().iter().filter_map(column).collect(),
+                kind: index.index_type().to_string(),
+                num_rows_covered: covered,
+                num_rows_not_covered: num_rows - covered,
+                bytes: index.total_size_bytes(),
+                // Lance has no description of kinds that it does not know.
+                parameters: index.details().unwrap_or_default(),
+            }
         };
         Ok(indexes.iter().map(info).collect())
     }

@@ -1,10 +1,10 @@
-//! Versions and tags.
+//! Versions, tags and branches.
 
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
-use stoker_types::{ErrorKind, TagName, VersionInfo};
+use lance::dataset::refs::{BranchContents, TagContents, base_tags_path, tag_path};
+use stoker_types::{BranchInfo, ErrorKind, TagName, VersionInfo};
 
 use crate::again::again;
 use crate::caught::caught;
@@ -71,6 +71,27 @@ impl Table {
             }
         });
         read.buffer_unordered(TAGS_AT_ONCE).try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await
+    }
+
+    /// Returns all branches but the main one, by name.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn branches(&self) -> Result<Vec<BranchInfo>> {
+        let attempted = || format!("listing the branches of table {}", self.name());
+        let list = async || {
+            let listed = self.dataset().branches().list().await;
+            listed.map_err(|source| Error::storage(attempted(), source))
+        };
+        let info = |(name, branch): (String, BranchContents)| BranchInfo {
+            name,
+            parent_branch: branch.parent_branch,
+            parent_version: branch.parent_version,
+            created_millis: i64::try_from(branch.create_at).unwrap_or_default().saturating_mul(1_000),
+        };
+        let mut branches: Vec<_> = again(list).await?.into_iter().map(info).collect();
+        branches.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(branches)
     }
 
     /// Returns the version that a tag names.

@@ -11,7 +11,9 @@ use stoker_columns::fitting_schema;
 use stoker_functions::Activity;
 use stoker_lake::Table;
 
+use crate::explained::explain_schema;
 use crate::planning::{NamedPlan, Resolved, named_plan};
+use crate::resolve::RelationRequest;
 use crate::running::check_expanded;
 use crate::{Engine, Result, heavy_keys};
 
@@ -34,12 +36,13 @@ pub(crate) async fn describe(
 ) -> Result<StatementDescription> {
     let mut types = resolved.requests.param_types.clone();
     for request in &resolved.requests.relations {
-        let vector = request.search.as_ref().and_then(|call| call.unbound_vector(&tables[request.table]));
-        if let Some((index, data_type)) = vector {
+        if let RelationRequest::Search(table, call) = request
+            && let Some((index, data_type)) = call.unbound_vector(&tables[*table])
+        {
             types[index] = Some(data_type);
         }
     }
-    let NamedPlan { state, plan, explains } = named_plan(engine, activity, resolved, tables, &[]).await?;
+    let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, &[]).await?;
     check_expanded(&plan, activity)?;
     infer(&plan, &mut types)?;
     let null = |data_type: &Option<DataType>| match data_type {
@@ -54,12 +57,14 @@ pub(crate) async fn describe(
             plan.with_param_values(ParamValues::from(nulls))?
         }
     };
-    let analysed = match explains {
-        true => plan,
-        false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
+    let columns = match explain {
+        Some(_) => explain_schema(),
+        None => {
+            let analysed = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+            heavy_keys::check(&analysed)?;
+            fitting_schema(&Arc::new(analysed.schema().as_arrow().clone()))
+        }
     };
-    heavy_keys::check(&analysed)?;
-    let columns = fitting_schema(&Arc::new(analysed.schema().as_arrow().clone()));
     let field = |(index, found): (usize, Option<DataType>)| {
         Arc::new(Field::new(format!("${}", index + 1), found.unwrap_or(DataType::Utf8), true))
     };

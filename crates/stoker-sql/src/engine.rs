@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::description::{StatementDescription, describe};
 use crate::planning::{Planned, Resolved, analyse, on_large_stack, resolved};
-use crate::resolve::open;
+use crate::resolve::{Pins, open};
 use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
 
@@ -181,15 +181,29 @@ impl Engine {
         &self.inner.chunks
     }
 
-    /// Plans a plain `SELECT` (or `EXPLAIN [ANALYZE] SELECT`). This call pins the snapshots.
+    /// Plans a plain `SELECT`, an `EXPLAIN [ANALYZE] [FORMAT …] SELECT`, or a question about the catalog (`SHOW …`,
+    /// `DESCRIBE t`). This call pins the snapshots.
     ///
     /// # Errors
     /// `InvalidRequest` for anything but one valid `SELECT` within the limits, for missing or unused parameters, and
     /// for predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
     pub async fn query(&self, sql: &str, params: &[ParamValue]) -> Result<SqlQuery> {
+        self.query_pinned(sql, params, Pins::Named).await
+    }
+
+    /// Plans the same as [`Engine::query`], but reads tables for which the query names no version at these snapshots: the
+    /// newest of each table. Tables without a snapshot are read at their newest version.
+    ///
+    /// # Errors
+    /// As for [`Engine::query`].
+    pub async fn query_at(&self, sql: &str, params: &[ParamValue], newest: &[Snapshot]) -> Result<SqlQuery> {
+        self.query_pinned(sql, params, Pins::Newest(newest.to_vec())).await
+    }
+
+    async fn query_pinned(&self, sql: &str, params: &[ParamValue], pins: Pins) -> Result<SqlQuery> {
         let engine = self.clone();
         let finish = |planned| async move { SqlQuery::try_new(&engine, planned).await }.boxed();
-        self.plan(sql, params, None, finish).await
+        self.plan(sql, params, pins, finish).await
     }
 
     /// Plans a sample query. This call pins the snapshots.
@@ -197,7 +211,7 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::query`], and [`Error::NotSampleQuery`] with the reason.
     pub async fn sample(&self, sql: &str, params: &[ParamValue]) -> Result<SampleQuery> {
-        self.sample_pinned(sql, params, None).await
+        self.sample_pinned(sql, params, Pins::Named).await
     }
 
     /// Plans a sample query at given snapshots, which [`SampleQuery::snapshots`] returned for the same SQL.
@@ -205,24 +219,19 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::sample`]; `InvalidRequest` when the snapshots are not those of the query's tables, in order.
     pub async fn sample_at(&self, sql: &str, params: &[ParamValue], snapshots: &[Snapshot]) -> Result<SampleQuery> {
-        self.sample_pinned(sql, params, Some(snapshots.to_vec())).await
+        self.sample_pinned(sql, params, Pins::All(snapshots.to_vec())).await
     }
 
-    async fn sample_pinned(
-        &self,
-        sql: &str,
-        params: &[ParamValue],
-        pinned: Option<Vec<Snapshot>>,
-    ) -> Result<SampleQuery> {
+    async fn sample_pinned(&self, sql: &str, params: &[ParamValue], pins: Pins) -> Result<SampleQuery> {
         let (text, values) = (sql.to_string(), params.to_vec());
         let finish = |planned: Planned| {
-            let compiled = match planned.explains {
-                true => Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() }),
-                false => sample::compile(text, values, planned),
+            let compiled = match planned.explain {
+                Some(_) => Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() }),
+                None => sample::compile(text, values, planned),
             };
             ready(compiled).boxed()
         };
-        self.plan(sql, params, pinned, finish).await
+        self.plan(sql, params, pins, finish).await
     }
 
     /// Plans a query in three steps: parsing, opening tables, and planning. The time limit for planning applies to the
@@ -231,14 +240,14 @@ impl Engine {
         &self,
         sql: &str,
         params: &[ParamValue],
-        pinned: Option<Vec<Snapshot>>,
+        pins: Pins,
         finish: impl FnOnce(Planned) -> BoxFuture<'static, Result<T>> + Send + 'static,
     ) -> Result<T> {
         let activity = self.activity();
         let (engine, sql, values) = (self.clone(), sql.to_string(), params.to_vec());
         let resolving = async move { resolved(&sql, Some(&values), engine.options()) };
         let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
-        let (resolved, tables) = self.opened(resolved, pinned).await?;
+        let (resolved, tables) = self.opened(resolved, pins).await?;
         let (engine, session, values) = (self.clone(), activity.clone(), params.to_vec());
         let planning = async move { finish(analyse(&engine, &session, resolved, &tables, &values).await?).await };
         on_large_stack(self, &activity, planning.boxed()).await
@@ -254,17 +263,17 @@ impl Engine {
         let (engine, sql) = (self.clone(), sql.to_string());
         let resolving = async move { resolved(&sql, None, engine.options()) };
         let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
-        let (resolved, tables) = self.opened(resolved, None).await?;
+        let (resolved, tables) = self.opened(resolved, Pins::Named).await?;
         let (engine, session) = (self.clone(), activity.clone());
         let planning = async move { describe(&engine, &session, resolved, &tables).await };
         on_large_stack(self, &activity, planning.boxed()).await
     }
 
-    /// Opens the tables of a query, at the pinned snapshots if there are any.
-    async fn opened(&self, resolved: Resolved, pinned: Option<Vec<Snapshot>>) -> Result<(Resolved, Vec<Table>)> {
+    /// Opens the tables of a query.
+    async fn opened(&self, resolved: Resolved, pins: Pins) -> Result<(Resolved, Vec<Table>)> {
         let lake = self.lake().clone();
         let opening = async move {
-            let tables = open(&lake, &resolved.requests.tables, pinned.as_deref()).await?;
+            let tables = open(&lake, &resolved.requests.tables, &pins).await?;
             Ok((resolved, tables))
         };
         self.on_threads(opening.boxed()).await

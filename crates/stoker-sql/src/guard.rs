@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Select, SetExpr, Statement,
-    Value, Visit, Visitor,
+    UtilityOption, Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::parser::ParserError;
 use stoker_dialect::PARSER_DEPTH_MAX;
@@ -36,10 +36,24 @@ pub(crate) struct Parsed {
     pub(crate) explain: Option<Explain>,
 }
 
-/// `EXPLAIN [ANALYZE] [VERBOSE]` before a query.
+/// `EXPLAIN [ANALYZE] [VERBOSE] [FORMAT …]` before a query.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Explain {
     pub(crate) analyze: bool,
     pub(crate) verbose: bool,
+    pub(crate) format: PlanFormat,
+}
+
+/// The form in which a plan is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PlanFormat {
+    /// Indented lines.
+    #[default]
+    Text,
+    /// Indented lines with branches, of the physical plan only.
+    Tree,
+    /// One JSON value, of the physical plan only.
+    Json,
 }
 
 /// Parses one `SELECT` or `WITH` query, optionally below `EXPLAIN`, within the engine's bounds.
@@ -83,20 +97,51 @@ fn parse_error(error: ParserError) -> Error {
 fn only_query(statement: Statement) -> Result<Parsed> {
     match statement {
         Statement::Query(query) => Ok(Parsed { query, explain: None }),
-        Statement::Explain {
-            analyze,
-            verbose,
-            statement,
-            query_plan: false,
-            estimate: false,
-            format: None,
-            options: None,
-            ..
-        } => match *statement {
-            Statement::Query(query) => Ok(Parsed { query, explain: Some(Explain { analyze, verbose }) }),
-            other => Err(refuse_statement(&other)),
-        },
+        Statement::Explain { analyze, verbose, statement, options, .. } => {
+            let mut explain = Explain { analyze, verbose, ..Explain::default() };
+            options.iter().flatten().try_for_each(|option| explain.add(option))?;
+            if explain.verbose && explain.format != PlanFormat::Text {
+                return Err(Error::refused("EXPLAIN VERBOSE", "it shows text only; leave out VERBOSE or FORMAT"));
+            }
+            match *statement {
+                Statement::Query(query) => Ok(Parsed { query, explain: Some(explain) }),
+                other => Err(refuse_statement(&other)),
+            }
+        }
         other => Err(refuse_statement(&other)),
+    }
+}
+
+impl PlanFormat {
+    fn parse(name: &str) -> Result<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "text" => Ok(PlanFormat::Text),
+            "tree" => Ok(PlanFormat::Tree),
+            "json" => Ok(PlanFormat::Json),
+            other => Err(Error::refused(format!("EXPLAIN FORMAT {other}"), "the formats are: text, tree, json")),
+        }
+    }
+}
+
+impl Explain {
+    /// Adds an option of `EXPLAIN (…)`, as PostgreSQL writes them.
+    fn add(&mut self, option: &UtilityOption) -> Result<()> {
+        let name = option.name.value.to_ascii_lowercase();
+        let value = option.arg.as_ref().map(|arg| arg.to_string().trim_matches('\'').to_ascii_lowercase());
+        let refuse = |reason| Err(Error::refused(format!("EXPLAIN ({option})"), reason));
+        let switch = match value.as_deref() {
+            None | Some("true" | "on" | "1") => Some(true),
+            Some("false" | "off" | "0") => Some(false),
+            Some(_) => None,
+        };
+        match (name.as_str(), switch, value.as_deref()) {
+            ("analyze", Some(on), _) => self.analyze = on,
+            ("verbose", Some(on), _) => self.verbose = on,
+            ("analyze" | "verbose", None, _) => return refuse("write true or false"),
+            ("format", _, Some(format)) => self.format = PlanFormat::parse(format)?,
+            _ => return refuse("the options are: ANALYZE, VERBOSE, FORMAT text | tree | json"),
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +150,7 @@ fn refuse_statement(statement: &Statement) -> Error {
     let verb: String = text.split_whitespace().take(2).collect::<Vec<_>>().join(" ").chars().take(40).collect();
     Error::refused(
         format!("statement {verb:?} is not allowed"),
-        "only SELECT and WITH … SELECT are; to write tables, use `stoker ingest` or the Python client",
+        "only SELECT, WITH … SELECT, SHOW, DESCRIBE and EXPLAIN are; to write tables, use `stoker ingest` or the Python client",
     )
 }
 

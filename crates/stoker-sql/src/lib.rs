@@ -20,6 +20,9 @@
 //!   Predicates of `WHERE` on columns of `t` apply before the search, or the query is refused; predicates on
 //!   `_distance` apply after the search;
 //! - `row_ids(t)` in `FROM`: the columns of `t` plus `row_id`, the row address;
+//! - `columns(t)`, `indexes(t)`, `versions(t)`, `tags(t)`, `branches(t)` and `functions()` in `FROM`, the relations of
+//!   `information_schema`, and `SHOW …` and `DESCRIBE t` for queries over them;
+//! - `EXPLAIN [ANALYZE] [FORMAT text | tree | json]`;
 //! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`;
 //! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
@@ -28,6 +31,7 @@
 mod description;
 mod engine;
 mod error;
+mod explained;
 mod guard;
 mod heavy_keys;
 mod params;

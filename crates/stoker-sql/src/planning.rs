@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -13,15 +14,16 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::future::BoxFuture;
+use stoker_catalog::CatalogRelation;
 use stoker_functions::{Activity, ReserveResults};
 use stoker_lake::Table;
 use stoker_types::{ParamValue, Snapshot};
 use tokio::sync::oneshot;
 
-use crate::guard::Parsed;
+use crate::guard::{Explain, Parsed, PlanFormat};
 use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, Relation, rows_per_batch};
-use crate::resolve::Requests;
+use crate::resolve::{RelationRequest, Requests};
 use crate::running::{
     HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
@@ -39,8 +41,8 @@ pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
     pub(crate) snapshots: Vec<Snapshot>,
-    /// Whether the plan explains a query instead of running it.
-    pub(crate) explains: bool,
+    /// The `EXPLAIN` that the query stands below, if any.
+    pub(crate) explain: Option<Explain>,
 }
 
 /// Runs a future on a planner thread with a large stack, driven by the runtime of the engine's plans.
@@ -100,23 +102,25 @@ pub(crate) async fn analyse(
     tables: &[Table],
     params: &[ParamValue],
 ) -> Result<Planned> {
-    let NamedPlan { state, plan, explains } = named_plan(engine, activity, resolved, tables, params).await?;
+    let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
-    let analysed = match explains {
-        true => plan,
-        false => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
+    let analysed = match plan {
+        // DataFusion analyses what it explains.
+        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => plan,
+        plan => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
     };
     heavy_keys::check(&analysed)?;
     let plan = push_prefilters(analysed)?;
-    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explains })
+    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explain })
 }
 
 /// A plan whose names are resolved and whose types are not yet coerced.
 pub(crate) struct NamedPlan {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
-    /// Whether the plan explains a query instead of running it.
-    pub(crate) explains: bool,
+    /// The `EXPLAIN` that the query stands below, if any. For text, the plan is that of the `EXPLAIN`; for other
+    /// formats, that of the query.
+    pub(crate) explain: Option<Explain>,
 }
 
 /// Plans a query over its opened tables, up to the names in it. It must be called on a large stack.
@@ -130,27 +134,32 @@ pub(crate) async fn named_plan(
     let Resolved { parsed: Parsed { query, explain }, requests } = resolved;
     let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
-        let table = &tables[request.table];
-        let search = request.search.as_ref().map(|call| call.bind(table)).transpose()?;
-        let heavy = HeavyTable { table: table.clone(), chunks: engine.chunks().clone() };
-        let relation = Relation::new(heavy, search);
-        let relation = if request.row_ids { relation.with_row_ids()? } else { relation };
-        context.register_table(TableReference::bare(requests.relation_name(index)?), Arc::new(relation))?;
+        let rows = |table: &Table, search| {
+            Relation::new(HeavyTable { table: table.clone(), chunks: engine.chunks().clone() }, search)
+        };
+        let relation: Arc<dyn TableProvider> = match request {
+            RelationRequest::Rows(table) => Arc::new(rows(&tables[*table], None)),
+            RelationRequest::RowIds(table) => Arc::new(rows(&tables[*table], None).with_row_ids()?),
+            RelationRequest::Search(table, call) => {
+                let table = &tables[*table];
+                Arc::new(rows(table, Some(call.bind(table)?)))
+            }
+            RelationRequest::OfTable(table, view) => Arc::new(CatalogRelation::OfTable(*view, tables[*table].clone())),
+            RelationRequest::ColumnsOf(view) => Arc::new(CatalogRelation::ColumnsOf(*view)),
+            RelationRequest::OfLake(view) => Arc::new(CatalogRelation::OfLake(*view, engine.lake().clone())),
+        };
+        context.register_table(TableReference::bare(requests.relation_name(index)?), relation)?;
     }
     let statement = DfStatement::Statement(Box::new(Statement::Query(query)));
-    let explains = explain.is_some();
     let statement = match explain {
-        None => statement,
-        Some(explain) => DfStatement::Explain(ExplainStatement {
-            analyze: explain.analyze,
-            verbose: explain.verbose,
-            format: None,
-            statement: Box::new(statement),
-        }),
+        Some(Explain { analyze, verbose, format: PlanFormat::Text }) => {
+            DfStatement::Explain(ExplainStatement { analyze, verbose, format: None, statement: Box::new(statement) })
+        }
+        _ => statement,
     };
     let state = context.state();
     let plan = state.statement_to_plan(statement).await?;
-    Ok(NamedPlan { state, plan, explains })
+    Ok(NamedPlan { state, plan, explain })
 }
 
 /// Returns one snapshot for each table and version that the query names, in order of first appearance.

@@ -10,10 +10,3 @@ pub(crate) use heavy::HeavyTable;
 pub(crate) use layout::{Layout, OutputColumn, rows_per_batch};
 pub(crate) use relation::{CarriedNames, Relation};
 pub(crate) use scan_exec::{ScanExec, split};
-
-use datafusion::error::DataFusionError;
-
-/// Wraps a lake error in DataFusion's error type. The conversion to [`crate::Error`] finds the lake error again.
-pub(crate) fn lake_error(error: stoker_lake::Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}

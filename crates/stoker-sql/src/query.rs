@@ -16,6 +16,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use stoker_columns::fitting_schema;
 use stoker_types::Snapshot;
 
+use crate::explained::ExplainedExec;
+use crate::guard::PlanFormat;
 use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical};
 use crate::running::{RowLimits, run};
 use crate::{Engine, QueryLimits, Result};
@@ -32,6 +34,10 @@ pub struct SqlQuery {
 impl SqlQuery {
     pub(crate) async fn try_new(engine: &Engine, planned: Planned) -> Result<Self> {
         let (state, physical) = physical(&planned.state, &planned.plan).await?;
+        let physical = match planned.explain {
+            Some(explain) if explain.format != PlanFormat::Text => Arc::new(ExplainedExec::new(physical, explain)),
+            _ => physical,
+        };
         Ok(Self { engine: engine.clone(), state, logical: planned.plan, physical, snapshots: planned.snapshots })
     }
 

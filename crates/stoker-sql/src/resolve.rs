@@ -1,7 +1,8 @@
 //! Rewrites a parsed query so that every relation is pinned.
 //!
-//! One walk over the AST replaces each table (with its `AT` clause), each `vector_search(…)` and each `row_ids(…)` by
-//! an internal table name, and records what the name stands for. Then every recorded table is opened at its version.
+//! One walk over the AST replaces each table (with its `AT` clause), each call of a table function and each relation of
+//! `information_schema` by an internal table name, and records what the name stands for. Then every recorded table is
+//! opened at its version.
 //! The planner sees only plain table names, so that it cannot drop a version or a named argument.
 
 use std::ops::ControlFlow;
@@ -11,9 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
     TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
 };
+use stoker_catalog::{INFORMATION_SCHEMA, LakeView, TableView, table_functions};
 use stoker_dialect::AT_OPERATOR;
 use stoker_lake::{LakeStore, Table};
-use stoker_types::{ParamValue, Snapshot, SnapshotRef, TableName};
+use stoker_types::{CATALOG, ParamValue, SCHEMA, Snapshot, SnapshotRef, TableName};
 
 use crate::error::INTERNAL_PREFIX;
 use crate::params::Params;
@@ -25,13 +27,31 @@ mod at_clause;
 pub(crate) use at_clause::{At, Constant};
 
 /// A relation of the query. The rewritten AST refers to it by the [`Requests::relation_name`] of its index.
-pub(crate) struct RelationRequest {
-    /// Index of the table and version in [`Requests::tables`].
-    pub(crate) table: usize,
-    /// The search over that table, for `vector_search`.
-    pub(crate) search: Option<SearchCall>,
-    /// Whether the relation has a column of row addresses, for `row_ids`.
-    pub(crate) row_ids: bool,
+///
+/// Numbers are indices of a table and version in [`Requests::tables`].
+pub(crate) enum RelationRequest {
+    /// The rows of a table.
+    Rows(usize),
+    /// The rows of a table and their addresses, for `row_ids`.
+    RowIds(usize),
+    /// A search over a table, for `vector_search`.
+    Search(usize, SearchCall),
+    /// What is known of a table.
+    OfTable(usize, TableView),
+    /// What is known of the lake.
+    OfLake(LakeView),
+    /// The columns of a relation about the lake.
+    ColumnsOf(LakeView),
+}
+
+impl RelationRequest {
+    /// Returns the index of the table, if the relation has one.
+    fn table(&self) -> Option<usize> {
+        match self {
+            Self::Rows(table) | Self::RowIds(table) | Self::Search(table, _) | Self::OfTable(table, _) => Some(*table),
+            Self::OfLake(_) | Self::ColumnsOf(_) => None,
+        }
+    }
 }
 
 /// A table and the requested version.
@@ -56,9 +76,13 @@ impl Requests {
     /// Returns the name by which the planner finds a relation, such as `samples#1`. Plans show this name.
     pub(crate) fn relation_name(&self, index: usize) -> Result<String> {
         let relation = self.relations.get(index);
-        let table = relation.and_then(|relation| self.tables.get(relation.table));
-        let table = table.ok_or_else(|| Error::internal(format!("relation {index} has no table")))?;
-        Ok(format!("{}#{}", table.name, index + 1))
+        let name = relation.and_then(|relation| match relation {
+            RelationRequest::OfLake(view) | RelationRequest::ColumnsOf(view) => Some(view.name()),
+            RelationRequest::OfTable(_, view) => Some(view.name()),
+            relation => Some(self.tables.get(relation.table()?)?.name.as_str()),
+        });
+        let name = name.ok_or_else(|| Error::internal(format!("relation {index} has no table")))?;
+        Ok(format!("{name}#{}", index + 1))
     }
 }
 
@@ -83,14 +107,34 @@ pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>) -> Resul
     }
 }
 
-/// Opens every table at its version. If `pinned` is given, opens the tables at these snapshots, which must be in the
-/// order of the requests.
-pub(crate) async fn open(
-    lake: &LakeStore,
-    requests: &[TableRequest],
-    pinned: Option<&[Snapshot]>,
-) -> Result<Vec<Table>> {
-    if let Some(pinned) = pinned {
+/// The snapshots at which tables are opened.
+pub(crate) enum Pins {
+    /// Each table at the version that the query names.
+    Named,
+    /// All tables at these snapshots, which must be in the order of the requests.
+    All(Vec<Snapshot>),
+    /// Tables for which the query names no version, at these snapshots: at the newest one of the table.
+    Newest(Vec<Snapshot>),
+}
+
+impl Pins {
+    /// Returns the version at which a request is opened, if that is pinned.
+    fn version(&self, index: usize, request: &TableRequest) -> Option<u64> {
+        match self {
+            Self::Named => None,
+            Self::All(snapshots) => snapshots.get(index).map(|snapshot| snapshot.version),
+            Self::Newest(_) if request.at != At::Ref(SnapshotRef::Latest) => None,
+            Self::Newest(snapshots) => {
+                let of_table = snapshots.iter().filter(|snapshot| snapshot.table == request.name);
+                of_table.map(|snapshot| snapshot.version).max()
+            }
+        }
+    }
+}
+
+/// Opens every table at its version.
+pub(crate) async fn open(lake: &LakeStore, requests: &[TableRequest], pins: &Pins) -> Result<Vec<Table>> {
+    if let Pins::All(pinned) = pins {
         let names = |names: Vec<&str>| names.join(", ");
         if !pinned.iter().map(|snapshot| &snapshot.table).eq(requests.iter().map(|request| &request.name)) {
             let given = names(pinned.iter().map(|snapshot| snapshot.table.as_str()).collect());
@@ -103,8 +147,8 @@ pub(crate) async fn open(
     }
     let mut tables = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let at = match pinned {
-            Some(pinned) => SnapshotRef::Version(pinned[index].version),
+        let at = match pins.version(index, request) {
+            Some(version) => SnapshotRef::Version(version),
             None => request.at.resolve(lake, &request.name).await?,
         };
         tables.push(lake.table(&request.name, &at).await?);
@@ -228,28 +272,15 @@ impl Rewriter<'_> {
                         ));
                     }
                     let function = name.to_string().to_ascii_lowercase();
-                    let (table, search, row_ids) = match function.as_str() {
-                        "vector_search" => {
-                            let (table, call) = SearchCall::parse(args.args, &mut self.params)?;
-                            (table, Some(call), false)
-                        }
-                        "row_ids" => match args.args.as_slice() {
-                            [FunctionArg::Unnamed(FunctionArgExpr::Expr(table))] => {
-                                (table_argument(table, &mut self.params)?, None, true)
-                            }
-                            _ => {
-                                return Err(Error::refused("row_ids", "write row_ids(table) or row_ids(table AT (…))"));
-                            }
-                        },
-                        _ => {
-                            return Err(Error::NotFound {
-                                what: format!("table function {function}"),
-                                reason: "the table functions are: vector_search, row_ids, unnest".to_string(),
-                            });
-                        }
+                    let request = self.function(&function, args.args)?;
+                    return self.replace(name, alias, function, request);
+                }
+                if let Some(view) = of_information_schema(name)? {
+                    let shown = view.name().to_string();
+                    return match version {
+                        Some(_) => Err(Error::refused(format!("{name} AT (…)"), "it is about the lake as it is now")),
+                        None => self.replace(name, alias, shown, RelationRequest::OfLake(view)),
                     };
-                    let table = self.table(table);
-                    return self.replace(name, alias, function, RelationRequest { table, search, row_ids });
                 }
                 let short = single_name(name)?;
                 if self.scopes.iter().flatten().any(|cte| *cte == short) {
@@ -261,7 +292,7 @@ impl Rewriter<'_> {
                 let at = At::parse(version, &mut self.params)?;
                 let request = TableRequest { name: table_name(&short)?, at };
                 let table = self.table(request);
-                self.replace(name, alias, short, RelationRequest { table, search: None, row_ids: false })
+                self.replace(name, alias, short, RelationRequest::Rows(table))
             }
             TableFactor::UNNEST { array_exprs, .. } => {
                 array_exprs.iter_mut().try_for_each(|list| self.params.replace_list(list))
@@ -272,6 +303,39 @@ impl Rewriter<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the relation that a call of a table function stands for.
+    fn function(&mut self, function: &str, args: Vec<FunctionArg>) -> Result<RelationRequest> {
+        let view = match function {
+            "vector_search" => {
+                let (table, call) = SearchCall::parse(args, &mut self.params)?;
+                return Ok(RelationRequest::Search(self.table(table), call));
+            }
+            "functions" if args.is_empty() => return Ok(RelationRequest::OfLake(LakeView::Functions)),
+            "functions" => return Err(Error::refused(function, "write functions() without an argument")),
+            "row_ids" => None,
+            _ => match TableView::of_function(function) {
+                None => {
+                    return Err(Error::NotFound {
+                        what: format!("table function {function}"),
+                        reason: format!("the table functions are: {}", table_functions()),
+                    });
+                }
+                view => view,
+            },
+        };
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(table))] = args.as_slice() else {
+            return Err(Error::refused(function, format!("write {function}(table) or {function}(table AT (…))")));
+        };
+        if let (Some(TableView::Columns), Expr::CompoundIdentifier(names)) = (view, table)
+            && let Some(view) = of_information_schema(&ObjectName::from(names.clone()))?
+        {
+            return Ok(RelationRequest::ColumnsOf(view));
+        }
+        let table = table_argument(table, &mut self.params)?;
+        let table = self.table(table);
+        Ok(view.map_or(RelationRequest::RowIds(table), |view| RelationRequest::OfTable(table, view)))
     }
 
     /// Refuses a common table expression that has the internal name of a relation and would hide it.
@@ -329,17 +393,37 @@ pub(crate) fn normalize(ident: &Ident) -> String {
     }
 }
 
-/// Returns the table part of a name. The schema, if any, must be `public`, and the catalog `lake`.
-pub(crate) fn single_name(name: &ObjectName) -> Result<String> {
-    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(normalize)).collect();
+fn parts(name: &ObjectName) -> Option<Vec<String>> {
+    name.0.iter().map(|part| part.as_ident().map(normalize)).collect()
+}
+
+/// Returns the relation of `information_schema` that a name means; `None` for names in other schemas.
+fn of_information_schema(name: &ObjectName) -> Result<Option<LakeView>> {
+    let parts = parts(name);
+    let view = match parts.as_deref() {
+        Some([schema, view]) if schema == INFORMATION_SCHEMA => view,
+        Some([catalog, schema, view]) if catalog == CATALOG && schema == INFORMATION_SCHEMA => view,
+        _ => return Ok(None),
+    };
     let unknown = || Error::NotFound {
         what: format!("table {name}"),
-        reason: "a lake has one schema, public, in one catalog, lake".to_string(),
+        reason: format!("{INFORMATION_SCHEMA} has: {}", LakeView::names()),
     };
-    match parts.as_deref() {
+    LakeView::of_information_schema(view).map(Some).ok_or_else(unknown)
+}
+
+/// Returns the table part of a name. The schema, if any, must be `public`, and the catalog `lake`.
+pub(crate) fn single_name(name: &ObjectName) -> Result<String> {
+    let unknown = || Error::NotFound {
+        what: format!("table {name}"),
+        reason: format!(
+            "a lake has one catalog, {CATALOG}, with the schemas {SCHEMA} for tables and {INFORMATION_SCHEMA}"
+        ),
+    };
+    match parts(name).as_deref() {
         Some([table]) => Ok(table.clone()),
-        Some([schema, table]) if schema == "public" => Ok(table.clone()),
-        Some([catalog, schema, table]) if catalog == "lake" && schema == "public" => Ok(table.clone()),
+        Some([schema, table]) if schema == SCHEMA => Ok(table.clone()),
+        Some([catalog, schema, table]) if catalog == CATALOG && schema == SCHEMA => Ok(table.clone()),
         _ => Err(unknown()),
     }
 }

@@ -5,7 +5,7 @@ mod prefilter;
 mod search_exec;
 
 pub(crate) use call::{SearchCall, table_argument};
-pub(crate) use prefilter::{has_subquery, push_prefilters};
+pub(crate) use prefilter::push_prefilters;
 pub(crate) use search_exec::SearchExec;
 
 use std::sync::Arc;

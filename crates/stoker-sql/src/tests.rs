@@ -1,7 +1,9 @@
 //! Tests over a small lake on disk.
 
 mod at_clause;
+mod catalog;
 mod description;
+mod explained;
 mod fixture;
 mod functions;
 mod guards;

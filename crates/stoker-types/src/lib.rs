@@ -54,7 +54,7 @@ pub use kind::{ErrorKind, HasKind};
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
 pub use moment::Moment;
-pub use name::{PrincipalName, RunId, TableName, TagName};
+pub use name::{CATALOG, PrincipalName, RunId, SCHEMA, TableName, TagName};
 pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
 pub use order_options::{Mixing, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
@@ -70,7 +70,7 @@ pub use snapshot::{Snapshot, SnapshotRef};
 pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
 pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};
-pub use table_info::{IndexInfo, VersionInfo};
+pub use table_info::{BranchInfo, IndexInfo, VersionInfo};
 
 #[cfg(test)]
 mod tests;

@@ -100,6 +100,12 @@ macro_rules! name {
     };
 }
 
+/// The catalog that names of tables may begin with in SQL: the lake.
+pub const CATALOG: &str = "lake";
+
+/// The schema of all tables in SQL.
+pub const SCHEMA: &str = "public";
+
 name!(TableName, "table name");
 name!(TagName, "tag");
 name!(RunId, "run id");

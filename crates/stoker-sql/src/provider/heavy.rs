@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use stoker_chunks::{ChunkScan, verify_values};
 use stoker_lake::{DenseProbe, ROW_ADDR, Table};
 
-use super::{Layout, lake_error, rows_per_batch};
+use super::{Layout, rows_per_batch};
 
 /// The most batches of heavy columns that a partition reads at the same time.
 const BATCHES_IN_FLIGHT: usize = 2;
@@ -63,7 +63,7 @@ impl HeavyTable {
         let mut fetched = Vec::with_capacity(columns.len());
         let mut encoded = Vec::new();
         for name in columns {
-            match self.table.dense_column(name).await.map_err(lake_error)? {
+            match self.table.dense_column(name).await? {
                 DenseProbe::Dense(column) => {
                     let values = self.chunks.column(name, &column, addrs.values()).await;
                     let values = values.map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -73,7 +73,7 @@ impl HeavyTable {
             }
         }
         if !encoded.is_empty() {
-            let batch = self.table.take(&encoded, addrs.values()).await.map_err(lake_error)?;
+            let batch = self.table.take(&encoded, addrs.values()).await?;
             for (name, values) in encoded.iter().zip(batch.columns()) {
                 self.verify(name, addrs.values(), values).await?;
             }

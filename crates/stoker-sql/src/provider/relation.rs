@@ -9,13 +9,13 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNode as _;
 use datafusion::common::{Result as DfResult, Statistics};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::Expr;
 use stoker_columns::is_heavy;
+use stoker_functions::needs_only;
 use stoker_lake::{FragmentInfo, Table};
 use stoker_types::to_usize;
 
@@ -143,20 +143,7 @@ impl Relation {
     /// the other filters.
     fn can_push(&self, filter: &Expr) -> bool {
         let is_light = |name: &str| self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field));
-        let has_subquery = filter.exists(|expr| {
-            Ok(matches!(
-                expr,
-                Expr::ScalarSubquery(_)
-                    | Expr::InSubquery(_)
-                    | Expr::Exists(_)
-                    | Expr::SetComparison(_)
-                    | Expr::OuterReferenceColumn(..)
-            ))
-        });
-        self.search.is_none()
-            && matches!(has_subquery, Ok(false))
-            && !filter.is_volatile()
-            && filter.column_refs().iter().all(|column| is_light(&column.name))
+        self.search.is_none() && needs_only(filter, is_light)
     }
 }
 

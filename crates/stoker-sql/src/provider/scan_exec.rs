@@ -18,7 +18,7 @@ use futures::{TryStreamExt as _, stream};
 use stoker_lake::{FragmentInfo, ScanRequest};
 use stoker_types::to_usize;
 
-use super::{HeavyTable, Layout, heavy, lake_error};
+use super::{HeavyTable, Layout, heavy};
 
 /// The most rows of light columns in a batch from Lance.
 const BATCH_ROWS: usize = 8192;
@@ -133,7 +133,7 @@ impl ExecutionPlan for ScanExec {
         };
         let (table, layout) = (self.table.clone(), self.layout.clone());
         let batches = async move {
-            let light = table.table.scan(&request).await.map_err(lake_error)?;
+            let light = table.table.scan(&request).await?;
             Ok::<_, DataFusionError>(
                 light
                     .and_then(move |light| {

@@ -1,15 +1,23 @@
 //! Refuses queries that may select different rows when they are evaluated again.
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{LogicalPlan, Volatility};
 use datafusion::prelude::Expr;
 
+use crate::provider::Relation;
 use crate::{Error, Result};
 
-/// Checks that every function of the plan and its subqueries always returns the same result for the same arguments.
+/// Checks that every function of the plan and its subqueries always returns the same result for the same arguments, and
+/// that none of them reads the catalog, which changes without a new version of a table.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
-    let mut found = None;
+    let (mut found, mut catalog) = (None, None);
     plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && Relation::of(&source_as_provider(&scan.source)?).is_none()
+        {
+            catalog = Some(scan.table_name.to_string());
+        }
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::ScalarFunction(function) = expr
@@ -22,6 +30,15 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
             })
         })
     })?;
+    if let Some(name) = catalog {
+        let name = name.split('#').next().unwrap_or_default();
+        return Err(Error::NotSampleQuery {
+            reason: format!(
+                "it reads {name} of the catalog, which changes without a new version of a table, and a row set must be \
+                 reproducible; pass what it tells as a parameter"
+            ),
+        });
+    }
     match found {
         None => Ok(()),
         Some(name) => Err(Error::NotSampleQuery {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::{LogicalPlan, TableScan};
+use stoker_functions::has_subquery;
 
 use crate::provider::Relation;
-use crate::search::has_subquery;
 use crate::{Error, Result};
 
 /// How the rows of a sample query can be selected.

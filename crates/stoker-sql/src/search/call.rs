@@ -193,6 +193,9 @@ pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRe
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::Custom(op), right } if op == AT_OPERATOR => {
             let table = table_argument(left, params)?;
+            if table.at != At::Ref(SnapshotRef::Latest) {
+                return Err(Error::refused(expr.to_string(), "the version is given twice"));
+            }
             Ok(TableRequest { name: table.name, at: At::parse_clause(right, params)? })
         }
         Expr::CompoundIdentifier(parts) => {
@@ -200,7 +203,8 @@ pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRe
             Ok(TableRequest { name: table_name(&name)?, at: At::Ref(SnapshotRef::Latest) })
         }
         other => {
-            let name = name_argument(other)?;
+            let refuse = |_| Error::refused(other.to_string(), "the name of a table is needed here");
+            let name = name_argument(other).map_err(refuse)?;
             Ok(TableRequest { name: table_name(&name)?, at: At::Ref(SnapshotRef::Latest) })
         }
     }

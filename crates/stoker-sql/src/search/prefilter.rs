@@ -14,6 +14,7 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Filter, JoinType, LogicalPlan, TableScan};
 use datafusion::prelude::Expr;
+use stoker_functions::has_subquery;
 
 use super::DISTANCE;
 use crate::provider::Relation;
@@ -222,14 +223,6 @@ fn add_prefilter(plan: LogicalPlan, path: &[usize], prefilter: Expr) -> Result<L
     let input = inputs.get(*child).cloned().ok_or_else(|| Error::internal("the path to a search leaves the plan"))?;
     inputs[*child] = add_prefilter(input, rest, prefilter)?;
     Ok(plan.with_new_exprs(plan.expressions(), inputs)?)
-}
-
-/// Tells whether an expression contains a subquery.
-pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    let is_subquery = |expr: &Expr| {
-        matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
-    };
-    expr.exists(|expr| Ok(is_subquery(expr))).unwrap_or(true)
 }
 
 /// Returns the columns of enclosing queries that an expression or its subqueries refer to.

@@ -19,7 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table};
 
 use super::{DISTANCE, Search};
-use crate::provider::{HeavyTable, Layout, heavy, lake_error, split};
+use crate::provider::{HeavyTable, Layout, heavy, split};
 
 /// The number of rows that are requested beyond `k`, to find ties at rank `k`.
 const NUM_EXTRA: usize = 32;
@@ -119,7 +119,7 @@ async fn nearest(table: &Table, search: &Search, layout: &Layout, context: &Task
             batch_size: BATCH_ROWS,
             ..ScanRequest::default()
         };
-        let mut batches = table.scan(&request).await.map_err(lake_error)?;
+        let mut batches = table.scan(&request).await?;
         let reservation = MemoryConsumer::new("vector_search").register(context.memory_pool());
         let schema: SchemaRef = batches.schema();
         let mut found = Vec::new();
