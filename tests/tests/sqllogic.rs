@@ -1,7 +1,9 @@
-//! Runs the scripts in `sql/slt` and the reference queries in `sql/queries` on a small lake.
+//! Runs the scripts in `sql/slt` and the reference queries in `sql/queries` on a small lake: in this process, and the
+//! scripts also through a server, with a client of Flight SQL.
 
 #![expect(clippy::cast_possible_truncation, clippy::expect_used, reason = "it is a test")]
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,30 +12,68 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt8Array,
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
 use stoker_columns::TensorType;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions, Error};
+use stoker_tests::Server;
 use stoker_types::{SnapshotRef, TableName, TagName};
 use tokio::runtime::Runtime;
+use tonic::transport::Channel;
 
 const IMAGE_BYTES: usize = 40 * 40;
 /// Reference queries that are intentionally plain SQL, no sample queries.
 const PLAIN: [&str; 1] = ["class_balance"];
 
-struct Database {
-    engine: Engine,
+/// Where statements run.
+trait Statements {
+    async fn rows(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String>;
+}
+
+impl Statements for Engine {
+    async fn rows(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String> {
+        collect(self, sql).await.map_err(|error| error.to_string())
+    }
+}
+
+impl Statements for FlightSqlServiceClient<Channel> {
+    async fn rows(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String> {
+        let mut batches = Vec::new();
+        let info = self.execute(sql.into(), None).await.map_err(|error| error.to_string())?;
+        for ticket in info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket) {
+            let answer = self.do_get(ticket).await.map_err(|error| error.to_string())?;
+            batches.extend(answer.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())?);
+        }
+        Ok(batches)
+    }
+}
+
+/// The message of a statement that failed.
+#[derive(Debug)]
+struct Failed(String);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+struct Database<S> {
+    statements: S,
     runtime: Arc<Runtime>,
 }
 
-impl DB for Database {
-    type Error = Error;
+impl<S: Statements> DB for Database<S> {
+    type Error = Failed;
     type ColumnType = DefaultColumnType;
 
-    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
-        let batches = self.runtime.block_on(collect(&self.engine, sql))?;
+    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failed> {
+        let batches = self.runtime.block_on(self.statements.rows(sql)).map_err(Failed)?;
         let num_columns = batches.first().map_or(0, RecordBatch::num_columns);
         let rows = batches.iter().flat_map(shown).collect();
         Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; num_columns], rows })
@@ -107,8 +147,8 @@ async fn write(lake: &LakeStore, name: &str, batch: RecordBatch) -> anyhow::Resu
     Ok(())
 }
 
-async fn engine() -> anyhow::Result<Engine> {
-    let lake = LakeStore::open("memory://sqllogic", &StorageOptions::default()).await?;
+async fn engine(uri: &str) -> anyhow::Result<Engine> {
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await?;
     write(&lake, "points", points(0..8)).await?;
     lake.table(&TableName::try_new("points")?, &SnapshotRef::Latest)
         .await?
@@ -130,14 +170,11 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-#[test]
-fn scripts() {
-    let runtime = Arc::new(Runtime::new().expect("a runtime"));
-    let engine = runtime.block_on(engine()).expect("the lake");
+/// Runs all scripts.
+fn run_scripts(statements: impl Statements + Clone + Send, runtime: &Arc<Runtime>) {
     for path in files("slt", "slt") {
-        let (engine, runtime) = (engine.clone(), runtime.clone());
-        let mut runner = Runner::new(move || {
-            let database = Database { engine: engine.clone(), runtime: runtime.clone() };
+        let mut runner = Runner::new(|| {
+            let database = Database { statements: statements.clone(), runtime: runtime.clone() };
             async move { Ok(database) }
         });
         runner.run_file(&path).unwrap_or_else(|error| panic!("{error}"));
@@ -145,10 +182,29 @@ fn scripts() {
 }
 
 #[test]
+fn scripts() {
+    let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    let engine = runtime.block_on(engine("memory://sqllogic")).expect("the lake");
+    run_scripts(engine, &runtime);
+}
+
+#[test]
+fn scripts_through_flight_sql() {
+    let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    let dir = tempfile::tempdir().expect("a folder");
+    let lake = dir.path().to_str().expect("a path");
+    runtime.block_on(engine(lake)).expect("the lake");
+    let server = Server::start(lake, "127.0.0.1:0", &[]).expect("a server");
+    let address = Channel::from_shared(server.address.replace("grpc://", "http://")).expect("an address");
+    let channel = runtime.block_on(address.connect()).expect("a connection");
+    run_scripts(FlightSqlServiceClient::new(channel), &runtime);
+}
+
+#[test]
 fn reference_queries() {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let engine = engine().await.expect("the lake");
+        let engine = engine("memory://sqllogic").await.expect("the lake");
         for path in files("queries", "sql") {
             let sql = fs::read_to_string(&path).expect("a query");
             assert!(sql.starts_with("-- "), "{} begins with a comment", path.display());
