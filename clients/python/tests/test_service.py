@@ -465,9 +465,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
         descriptor = flight.FlightDescriptor.for_path("samples")
         (endpoint,) = client.get_flight_info(descriptor).endpoints
         table.append(make_columns(5, start=5))
-        changed = "planned on samples@1 and reads samples@2 now: plan it again, or pin its tables with AT"
-        with pytest.raises(pa.ArrowInvalid, match=changed):
-            client.do_get(endpoint.ticket)
+        assert client.do_get(endpoint.ticket).read_all().num_rows == 5, "the version on which the query was planned"
         for path in (["samples", "id"], []):
             said = re.escape(f"PATH names one table, and this one is {json.dumps(path)}")
             with pytest.raises(pa.ArrowInvalid, match=said):

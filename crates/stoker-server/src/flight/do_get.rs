@@ -11,7 +11,7 @@ use stoker_clock::Clock;
 use stoker_flight_sql::{command_of, plain_batch};
 use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
-use stoker_types::{Digest, Principal, ReadOptions, Slice, Snapshot, Topology};
+use stoker_types::{Digest, ErrorKind, Principal, ReadOptions, Slice, Snapshot, Topology};
 use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message, split_rows};
 use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
@@ -225,17 +225,37 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Prin
 }
 
 async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<PlannedStatement> {
+    let snapshot = |pinned: &PinnedTable| Ok(Snapshot { table: pinned.table.parse()?, version: pinned.version });
+    let newest = ticket.tables.iter().map(snapshot).collect::<Result<Vec<_>>>()?;
     let planned = match ticket.is_flight_sql {
-        true => state.plan_statement(&ticket.sql, ticket.bound.as_ref()).await?,
+        true => state.plan_statement(&ticket.sql, ticket.bound.as_ref(), newest.clone()).await,
         false => {
-            let query = state.lake.query(&ticket.sql, &params_from_json(&ticket.params_json)?).await?;
-            PlannedStatement { schema: query.schema(), queries: vec![query] }
+            let params = params_from_json(&ticket.params_json)?;
+            let query = state.lake.query_at(&ticket.sql, &params, &newest).await;
+            query.map(|query| PlannedStatement { schema: query.schema(), queries: vec![query] }).map_err(Error::from)
         }
+    };
+    let planned = match planned {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(removed(state, &newest).await?.unwrap_or(error));
+        }
+        planned => planned?,
     };
     match changed_versions(&ticket.tables, &planned.snapshots()) {
         None => Ok(planned),
         Some(reason) => Err(stoker_wire::Error::ExpiredTicket { reason }.into()),
     }
+}
+
+/// Returns the error for a plan at snapshots of which a cleanup has removed one.
+async fn removed(state: &ServerState, snapshots: &[Snapshot]) -> Result<Option<Error>> {
+    for snapshot in snapshots {
+        if state.lake.lake().is_removed(snapshot).await? {
+            let reason = format!("{snapshot}, on which the query was planned, was removed since: plan it again");
+            return Ok(Some(stoker_wire::Error::ExpiredTicket { reason }.into()));
+        }
+    }
+    Ok(None)
 }
 
 /// Compares the versions on which a query was planned with those that it reads now. Returns a message if they differ.
@@ -245,7 +265,7 @@ fn changed_versions(then: &[PinnedTable], now: &[Snapshot]) -> Option<String> {
     let changed = || {
         let (then, now) = (then.join(", "), now.join(", "));
         format!(
-            "the query was planned on {then} and reads {now} now: plan it again, or pin its tables with AT (VERSION => …)"
+            "the query was planned on {then} and reads {now} now, because a tag or a time names another version: plan it again"
         )
     };
     (then != now).then(changed)

@@ -75,7 +75,7 @@ impl ServerState {
             Command::CommandPreparedStatementQuery(prepared) => {
                 let statement = self.prepared(&prepared.prepared_statement_handle)?;
                 match &statement.bound {
-                    Some(bound) => self.plan_statement(&statement.sql, Some(bound)).await?.schema,
+                    Some(bound) => self.plan_statement(&statement.sql, Some(bound), Vec::new()).await?.schema,
                     None => plain_schema(&self.lake.describe(&statement.sql).await?.columns),
                 }
             }
@@ -93,23 +93,32 @@ impl ServerState {
         sql: String,
         bound: Option<BoundParameters>,
     ) -> Result<(SchemaRef, ticket_body::Kind)> {
-        let planned = self.plan_statement(&sql, bound.as_ref()).await?;
+        let planned = self.plan_statement(&sql, bound.as_ref(), Vec::new()).await?;
         let pinned = |snapshot: Snapshot| PinnedTable { table: snapshot.table.to_string(), version: snapshot.version };
         let tables = planned.snapshots().into_iter().map(pinned).collect();
         let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, nonce: self.nonce(), ..SqlTicket::default() };
         Ok((planned.schema, ticket_body::Kind::Sql(ticket)))
     }
 
-    /// Plans a statement for each row of its parameters.
+    /// Plans a statement for each row of its parameters. Where it names no version of a table, all rows read the same one:
+    /// that of `newest`, which are the snapshots of an earlier plan, or else the newest one.
     ///
     /// # Errors
     /// Those of planning; `InvalidRequest` if the results have different columns.
-    pub(crate) async fn plan_statement(&self, sql: &str, bound: Option<&BoundParameters>) -> Result<PlannedStatement> {
+    pub(crate) async fn plan_statement(
+        &self,
+        sql: &str,
+        bound: Option<&BoundParameters>,
+        mut newest: Vec<Snapshot>,
+    ) -> Result<PlannedStatement> {
         let mut planned: Option<PlannedStatement> = None;
         // A column may be NULL in the result if it may be in that of any row of parameters.
         let mut nullable: Vec<bool> = Vec::new();
         for params in self.executions(bound).await? {
-            let query = self.lake.query(sql, &params).await?;
+            let query = self.lake.query_at(sql, &params, &newest).await?;
+            if planned.is_none() && newest.is_empty() {
+                newest = query.snapshots().to_vec();
+            }
             let schema = plain_schema(&query.schema());
             nullable.resize(schema.fields().len(), false);
             nullable.iter_mut().zip(schema.fields()).for_each(|(any, field)| *any |= field.is_nullable());

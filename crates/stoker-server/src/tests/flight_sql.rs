@@ -18,6 +18,7 @@ use arrow_flight::{
 use futures::TryStreamExt;
 use prost::Message;
 use stoker_lake::CommitMode;
+use stoker_types::{SnapshotRef, TableName, TagName};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -243,11 +244,21 @@ fn requests_that_cannot_be_served_say_why() {
         let info = prepared.execute().await.expect("a plan");
         let batch = rows(&mut client, info).await;
         assert_eq!(batch.column(0).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(1), None]);
-        // A query that was planned before a commit does not read the new version.
-        let info = client.execute("SELECT id FROM t".into(), None).await.expect("a plan");
+        // A query reads the version on which it was planned, unless it names a tag that was moved.
+        let newest = client.execute("SELECT id FROM t".into(), None).await.expect("a plan");
+        let (engine, moved) = (lake.engine().await, TagName::try_new("moved").expect("a name"));
+        let table = async || {
+            let name = TableName::try_new("t").expect("a name");
+            engine.lake().table(&name, &SnapshotRef::Latest).await.expect("a table")
+        };
+        table().await.create_tag(&moved).await.expect("a tag");
+        let tagged = client.execute("SELECT id FROM t AT (TAG => 'moved')".into(), None).await.expect("a plan");
         lake.write(10..20, CommitMode::Append).await;
+        assert_eq!(rows(&mut client, newest).await.num_rows(), 10);
+        table().await.delete_tag(&moved).await.expect("no tag");
+        table().await.create_tag(&moved).await.expect("a tag");
         let error =
-            client.do_get(info.endpoint[0].ticket.clone().expect("a ticket")).await.map(|_| ()).expect_err("changed");
+            client.do_get(tagged.endpoint[0].ticket.clone().expect("a ticket")).await.map(|_| ()).expect_err("changed");
         assert!(error.to_string().contains("plan it again"), "{error}");
     });
 }

@@ -1,8 +1,12 @@
 //! An `AT` clause is resolved or refused, never dropped.
 
-use stoker_types::{ErrorKind, ParamValue, SnapshotRef};
+use arrow_array::RecordBatch;
+use futures::TryStreamExt as _;
+use stoker_lake::IndexKind;
+use stoker_types::{ErrorKind, ParamValue, Snapshot, SnapshotRef};
 
-use super::fixture::{Fixture, NUM_NEWEST, NUM_TAGGED, ints, table_name};
+use super::fixture::{Fixture, NUM_NEWEST, NUM_TAGGED, check_error, ints, table_name};
+use crate::SqlQuery;
 
 async fn check(fixture: &Fixture, relation: &str, expected: i64) {
     let sql = format!("SELECT count(*) AS n FROM {relation}");
@@ -98,4 +102,28 @@ async fn snapshots_are_pinned_and_can_be_given_again() {
     assert_eq!(again.snapshots(), query.snapshots());
     let error = fixture.engine.sample_at(sql, &[], &query.snapshots()[..1]).await.expect_err("one snapshot missing");
     assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+}
+
+#[tokio::test]
+async fn a_query_may_be_planned_again_at_the_versions_of_an_earlier_plan() {
+    let fixture = Fixture::new().await;
+    let sql = "SELECT (SELECT count(*) FROM samples) AS newest, (SELECT count(*) FROM samples AT (TAG => 'v1')) AS tagged, \
+               (SELECT count(*) FROM labels) AS others";
+    let earlier = fixture.engine.query(sql, &[]).await.expect("a query").snapshots().to_vec();
+    let counts = async |query: SqlQuery| {
+        let batches: Vec<RecordBatch> = query.execute().await.expect("rows").try_collect().await.expect("rows");
+        ["newest", "tagged", "others"].map(|column| ints(&batches[0], column)[0])
+    };
+    let samples = fixture.engine.lake().table(&table_name("samples"), &SnapshotRef::Latest).await.expect("a table");
+    samples.create_index("label", IndexKind::BTree).await.expect("a version");
+    let again = fixture.engine.query_at(sql, &[], &earlier).await.expect("a query");
+    assert_eq!(again.snapshots(), earlier, "the newest version is another one now");
+    assert_eq!(counts(again).await, [300, 250, 8]);
+    let newest = fixture.engine.query_at(sql, &[], &[]).await.expect("a query");
+    assert_ne!(newest.snapshots(), earlier);
+    // Tables that are not named are not looked at, and a version that is gone is an error.
+    let gone =
+        [Snapshot { table: table_name("labels"), version: 9 }, Snapshot { table: table_name("none"), version: 1 }];
+    let error = fixture.engine.query_at(sql, &[], &gone).await.expect_err("a version that is gone");
+    check_error(sql, &error, ErrorKind::NotFound, &["labels", "9"]);
 }
