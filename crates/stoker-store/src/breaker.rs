@@ -1,10 +1,13 @@
 //! A circuit breaker, which holds requests back while a store answers none.
 //!
 //! ```text
-//!            8 failures, no answer between          an answer
+//!            8 failures, no answer between *        an answer
 //! closed ──────────────────────────────► open ─────────────────► slow start ── 2 s ──► closed
 //!                                         │ one request a second      twice as many at once every 250 ms
 //! ```
+//!
+//! \* Or as many as a quarter of the requests in flight. Some failures arrive before the first answers when many requests
+//! begin at once, because a refused connection is faster than an answer.
 //!
 //! The layers above retry failed requests, each in its own way. During an outage their retries would be many useless
 //! requests, and each layer would find out late that the store is back. When an outage ends, read-only requests that
@@ -27,8 +30,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Interpret, is_transient, uninterpreted};
 
-/// The number of failures in a row, without a response in between, after which the store counts as out.
+/// The number of failures in a row, without a response in between, after which the store counts as out, and the share of
+/// the requests in flight that these are at least.
 pub(crate) const FAILURES_MAX: u32 = 8;
+const FAILED_SHARE: u64 = 4;
 
 /// The interval of the probes: requests that are let through during an outage, to find out whether the store is back.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -268,7 +273,7 @@ impl State {
         if let Phase::Open { since, .. } = self.phase {
             return Some(now - since);
         }
-        if self.num_failed < FAILURES_MAX {
+        if self.num_failed < FAILURES_MAX || u64::from(self.num_failed) < self.num_under_way / FAILED_SHARE {
             return None;
         }
         tracing::warn!("the store does not answer; one request per second is tried until it does");
@@ -346,6 +351,25 @@ mod tests {
     fn failures_between_answers_hold_nothing_back() {
         let (mut state, now) = (State::default(), Instant::now());
         assert!((0..1_000).all(|number| request(&mut state, now, number % FAILURES_MAX == 0)));
+    }
+
+    #[test]
+    fn the_first_failures_of_many_requests_are_no_outage() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let mut fail = |state: &mut State, count| {
+            for _ in 0..count {
+                state.failed(now);
+                state.num_under_way -= 1;
+            }
+        };
+        (0..400).for_each(|_| state.admit(now).expect("no outage"));
+        fail(&mut state, 79);
+        assert!(matches!(state.phase, Phase::Closed));
+        state.answered(now);
+        fail(&mut state, 63);
+        assert!(matches!(state.phase, Phase::Closed), "four times as many are in flight");
+        fail(&mut state, 1);
+        assert!(matches!(state.phase, Phase::Open { .. }));
     }
 
     #[test]

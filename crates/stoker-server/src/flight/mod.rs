@@ -9,6 +9,8 @@ mod output;
 mod service;
 mod status;
 
+#[cfg(test)]
+pub(crate) use answer_body::{Answer, AnswerBody, Item};
 pub(crate) use service::StokerService;
 #[cfg(test)]
 pub(crate) use status::status;

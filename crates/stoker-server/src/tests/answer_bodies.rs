@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::fixture::run;
-use crate::flight::answer_body::{Answer, AnswerBody, Item};
+use crate::flight::{Answer, AnswerBody, Item};
 
 fn message(byte: u8, num_bytes: usize) -> Message {
     Message { body: vec![Bytes::from(vec![byte; num_bytes])], ..Message::default() }
