@@ -23,15 +23,8 @@ from test_service import environment
 NUM_EPOCHS = 3
 LAKE = f"s3://{BUCKET}/chaos"
 QUERY = "SELECT id, name, payload FROM samples"
-#: Options of the stream. The world sizes of all runs (4, 3 and 6) divide the number of lanes, as they should. The order is
-#: the default of tables that do not fit the window, with a window that this table does not fit.
-STREAM: dict[str, Any] = {
-    "seed": 11,
-    "num_lanes": 12,
-    "bad_rows": "substitute",
-    "order_version": 2,
-    "shuffle_window_bytes": 1 << 20,
-}
+#: Options of the stream. The world sizes of all runs (4, 3 and 6) divide the number of lanes, as they should.
+STREAM: dict[str, Any] = {"seed": 11, "num_lanes": 12, "bad_rows": "substitute"}
 
 S3_FAULTS = {"slow_down": 0.05, "reset": 0.04, "truncated": 0.03, "cut": 0.02, "stalled": 0.01}
 GRPC_FAULTS = {"reset": 0.3, "stalled": 0.2}
