@@ -192,7 +192,7 @@ fn large_buffers_are_not_copied() {
     let messages = record_batch_messages(&data, &plain(100_000)).expect("messages");
     let in_place =
         messages.iter().flat_map(|message| &message.body).filter(|segment| range.contains(&segment.as_ptr()));
-    assert_eq!(in_place.map(bytes::Bytes::len).sum::<usize>(), tensors.len());
+    assert_eq!(in_place.map(Bytes::len).sum::<usize>(), tensors.len());
 }
 
 #[test]
@@ -241,10 +241,10 @@ fn two_columns(places: [usize; 2]) -> Result<RecordBatch> {
     let buffers = places.map(|at| [Buffer::new(0, 0), Buffer::new(at as i64, 4)]).concat();
     let layout = BatchLayout { rows: 4, nodes: &nodes, buffers: &buffers, body_bytes: 64, ..BatchLayout::default() };
     let header = record_batch_header(&layout);
-    let body = vec![bytes::Bytes::from_iter(0..64)];
+    let body = vec![Bytes::from_iter(0..64)];
     let fields = ["a", "b"].map(|name| Field::new(name, DataType::UInt8, false)).to_vec();
     let mut rows = RowAssembler::try_new(Arc::new(Schema::new(fields)), 4, &BufferPool::new(0)).expect("memory");
-    add(&mut rows, Message { header, metadata: bytes::Bytes::new(), body }, 999)?;
+    add(&mut rows, Message { header, metadata: Bytes::new(), body }, 999)?;
     rows.finish()
 }
 
@@ -266,10 +266,10 @@ fn a_message_has_as_many_nulls_as_it_declares() {
         let layout =
             BatchLayout { rows: 4, nodes: &nodes, buffers: &buffers, body_bytes: 64, ..BatchLayout::default() };
         let header = record_batch_header(&layout);
-        let body = vec![bytes::Bytes::from(vec![0b0101; 64])];
+        let body = vec![Bytes::from(vec![0b0101; 64])];
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::UInt8, true)]));
         let mut rows = RowAssembler::try_new(schema, 4, &BufferPool::new(0)).expect("memory");
-        add(&mut rows, Message { header, metadata: bytes::Bytes::new(), body }, 999)?;
+        add(&mut rows, Message { header, metadata: Bytes::new(), body }, 999)?;
         rows.finish()
     };
     for null_count in [0, 2] {
