@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn the_first_failures_of_many_requests_are_no_outage() {
         let (mut state, now) = (State::default(), Instant::now());
-        let mut fail = |state: &mut State, count| {
+        let fail = |state: &mut State, count| {
             for _ in 0..count {
                 state.failed(now);
                 state.num_under_way -= 1;

@@ -29,6 +29,18 @@ async fn next(body: &mut (impl Body<Data = Segments, Error = Status> + Unpin)) -
     futures::future::poll_fn(|cx| pin!(&mut *body).poll_frame(cx)).await.map(|frame| frame.expect("a frame"))
 }
 
+/// The bytes of a frame of data.
+fn data(frame: Option<Frame<Segments>>) -> Vec<u8> {
+    match frame.map(Frame::into_data) {
+        Some(Ok(segments)) => read(segments),
+        _ => panic!("a frame of data is expected"),
+    }
+}
+
+async fn send(items: &mpsc::Sender<Item>, item: Item) {
+    assert!(items.send(item).await.is_ok(), "the body is read");
+}
+
 #[test]
 fn messages_that_are_ready_share_a_frame_up_to_a_limit() {
     run(async {
@@ -37,16 +49,14 @@ fn messages_that_are_ready_share_a_frame_up_to_a_limit() {
         // Nothing is ready.
         assert!(poll!(futures::future::poll_fn(|cx| pin!(&mut body).poll_frame(cx))).is_pending());
         for byte in 0..5 {
-            items.send(Item::Message(message(byte, 600))).await.ok().expect("room");
+            send(&items, Item::Message(message(byte, 600))).await;
         }
-        let frames = [next(&mut body).await, next(&mut body).await, next(&mut body).await];
-        let frames = frames.map(|frame| read(frame.expect("a frame").into_data().ok().expect("data")));
+        let frames = [next(&mut body).await, next(&mut body).await, next(&mut body).await].map(data);
         let expected = [0..2, 2..4, 4..5].map(|range| bytes_of(range.map(|byte| message(byte, 600))));
         assert_eq!(frames, expected, "half of the usual size of a message is reached with the second one");
         // A message is not held back for the next one, and one that is larger than the limit is sent.
-        items.send(Item::Message(message(9, 50_000))).await.ok().expect("room");
-        let frame = next(&mut body).await.expect("a frame").into_data().ok().expect("data");
-        assert_eq!(read(frame), bytes_of([message(9, 50_000)]));
+        send(&items, Item::Message(message(9, 50_000))).await;
+        assert_eq!(data(next(&mut body).await), bytes_of([message(9, 50_000)]));
     });
 }
 
@@ -56,14 +66,14 @@ fn an_end_follows_the_messages_before_it() {
         for (end, code) in [(Some(Status::ok("")), "0"), (Some(Status::internal("damaged")), "13"), (None, "14")] {
             let (items, received) = mpsc::channel(16);
             let mut body = AnswerBody::new(Answer::new(received), 2_000);
-            items.send(Item::Message(message(1, 10))).await.ok().expect("room");
+            send(&items, Item::Message(message(1, 10))).await;
             if let Some(end) = end {
-                items.send(Item::End(end)).await.ok().expect("room");
+                send(&items, Item::End(end)).await;
             }
             drop(items);
-            let frame = next(&mut body).await.expect("a frame").into_data().ok().expect("data");
-            assert_eq!(read(frame), bytes_of([message(1, 10)]));
-            let trailers = next(&mut body).await.expect("a frame").into_trailers().ok().expect("trailers");
+            assert_eq!(data(next(&mut body).await), bytes_of([message(1, 10)]));
+            let trailers = next(&mut body).await.map(Frame::into_trailers);
+            let Some(Ok(trailers)) = trailers else { panic!("trailers are expected") };
             assert_eq!(trailers["grpc-status"], code);
             assert!(next(&mut body).await.is_none());
         }
