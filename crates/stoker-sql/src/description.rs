@@ -12,10 +12,10 @@ use stoker_functions::Activity;
 use stoker_lake::Table;
 
 use crate::explained::explain_schema;
-use crate::planning::{NamedPlan, Resolved, named_plan};
+use crate::planning::{NamedPlan, Resolved, coerced, named_plan};
 use crate::resolve::RelationRequest;
 use crate::running::check_expanded;
-use crate::{Engine, Result, heavy_keys};
+use crate::{Engine, Result};
 
 /// What is known of a statement before its parameters have values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +57,10 @@ pub(crate) async fn describe(
             plan.with_param_values(ParamValues::from(nulls))?
         }
     };
+    let coerced = coerced(&state, plan)?;
     let columns = match explain {
         Some(_) => explain_schema(),
-        None => {
-            let analysed = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
-            heavy_keys::check(&analysed)?;
-            fitting_schema(&Arc::new(analysed.schema().as_arrow().clone()))
-        }
+        None => fitting_schema(&Arc::new(coerced.schema().as_arrow().clone())),
     };
     let field = |(index, found): (usize, Option<DataType>)| {
         Arc::new(Field::new(format!("${}", index + 1), found.unwrap_or(DataType::Utf8), true))

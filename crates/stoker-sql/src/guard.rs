@@ -97,7 +97,16 @@ fn parse_error(error: ParserError) -> Error {
 fn only_query(statement: Statement) -> Result<Parsed> {
     match statement {
         Statement::Query(query) => Ok(Parsed { query, explain: None }),
-        Statement::Explain { analyze, verbose, statement, options, .. } => {
+        Statement::Explain {
+            analyze,
+            verbose,
+            statement,
+            query_plan: false,
+            estimate: false,
+            format: None,
+            options,
+            ..
+        } => {
             let mut explain = Explain { analyze, verbose, ..Explain::default() };
             options.iter().flatten().try_for_each(|option| explain.add(option))?;
             if explain.verbose && explain.format != PlanFormat::Text {

@@ -104,14 +104,19 @@ pub(crate) async fn analyse(
 ) -> Result<Planned> {
     let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
-    let analysed = match plan {
+    let plan = push_prefilters(coerced(&state, plan)?)?;
+    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explain })
+}
+
+/// Coerces the types of a plan, and refuses heavy keys.
+pub(crate) fn coerced(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let coerced = match plan {
         // DataFusion analyses what it explains.
         LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => plan,
         plan => state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?,
     };
-    heavy_keys::check(&analysed)?;
-    let plan = push_prefilters(analysed)?;
-    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explain })
+    heavy_keys::check(&coerced)?;
+    Ok(coerced)
 }
 
 /// A plan whose names are resolved and whose types are not yet coerced.
