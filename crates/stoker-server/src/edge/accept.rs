@@ -8,10 +8,9 @@ use stoker_clock::Clock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::ConnectionTimes;
-use super::Respond;
 use super::connection::serve_connection;
 use super::peer::{Address, Peer};
+use super::{ConnectionTimes, Respond};
 use crate::listener::{Accepted, Listener};
 use crate::permits::{Permits, Standing};
 use crate::server_tls::ServerTls;
