@@ -193,6 +193,23 @@ class Soak:
             self.journal.append((time.monotonic(), event.kind))
             doing[event.kind](event)
         self.watch(begun + self.load_secs)
+        self._repeat_upkeep()
+
+    def _repeat_upkeep(self) -> None:
+        """Goes on with the load until a compaction and a cleanup are done, at most as long again.
+
+        On a busy machine, an outage or a kill may meet each of the schedule.
+        """
+        until = time.monotonic() + self.load_secs
+        seeds = random.Random(f"{self.seed}/upkeep")
+        while time.monotonic() < until:
+            counts = self.upkeep.counts
+            if counts["compact: done"] and counts["clean up: done"]:
+                return
+            turn = counts["compact: failed"]
+            self.go(self.upkeep.compact, Happening(self.load_secs, "compact", turn, seeds.randrange(1 << 32)))
+            self.go(self.upkeep.clean_up, self.aged_proxy.port)
+            self.watch(time.monotonic() + 5)
 
     def watch(self, until: float) -> None:
         """Watches all processes until the time `until` of the monotonic clock."""
