@@ -19,7 +19,7 @@ const ARROW_FORMAT: &str = "1.5";
 const KEYWORDS: [&str; 10] =
     ["ANALYZE", "AT", "DESCRIBE", "EXPLAIN", "ILIKE", "LIMIT", "OFFSET", "QUALIFY", "SHOW", "VERBOSE"];
 
-const NUMERIC_FUNCTIONS: [&str; 26] = [
+const NUMERIC_FUNCTIONS: [&str; 33] = [
     "abs",
     "acos",
     "asin",
@@ -28,6 +28,7 @@ const NUMERIC_FUNCTIONS: [&str; 26] = [
     "ceil",
     "cos",
     "cosine_distance",
+    "cosine_similarity",
     "cot",
     "degrees",
     "dot_product",
@@ -38,6 +39,7 @@ const NUMERIC_FUNCTIONS: [&str; 26] = [
     "log",
     "log10",
     "log2",
+    "negative_inner_product",
     "pi",
     "power",
     "radians",
@@ -45,10 +47,15 @@ const NUMERIC_FUNCTIONS: [&str; 26] = [
     "sin",
     "sqrt",
     "tan",
+    "tensor_max",
+    "tensor_mean",
+    "tensor_min",
+    "tensor_norm",
+    "tensor_std",
     "trunc",
 ];
 
-const STRING_FUNCTIONS: [&str; 22] = [
+const STRING_FUNCTIONS: [&str; 23] = [
     "ascii",
     "btrim",
     "character_length",
@@ -60,6 +67,7 @@ const STRING_FUNCTIONS: [&str; 22] = [
     "left",
     "lower",
     "ltrim",
+    "matches",
     "octet_length",
     "regexp_like",
     "regexp_replace",

@@ -16,8 +16,8 @@ pub(crate) enum Size {
     Reserved(fn(&Call) -> Cost),
 }
 
-/// Scalar functions whose results have bounded width: numbers, times, digests.
-const FIXED: [&str; 88] = [
+/// Scalar functions whose results have bounded width: numbers, times, digests, shapes, names of formats.
+const FIXED: [&str; 102] = [
     "abs",
     "acos",
     "acosh",
@@ -46,6 +46,7 @@ const FIXED: [&str; 88] = [
     "cos",
     "cosh",
     "cosine_distance",
+    "cosine_similarity",
     "cot",
     "current_date",
     "current_time",
@@ -54,6 +55,7 @@ const FIXED: [&str; 88] = [
     "date_trunc",
     "degrees",
     "digest",
+    "dot_product",
     "empty",
     "ends_with",
     "exp",
@@ -62,9 +64,13 @@ const FIXED: [&str; 88] = [
     "floor",
     "from_unixtime",
     "gcd",
+    "image_format",
+    "image_height",
+    "image_width",
     "inner_product",
     "isnan",
     "iszero",
+    "l2_distance",
     "lcm",
     "ln",
     "log",
@@ -72,8 +78,10 @@ const FIXED: [&str; 88] = [
     "log2",
     "make_date",
     "make_time",
+    "matches",
     "md5",
     "nanvl",
+    "negative_inner_product",
     "now",
     "octet_length",
     "pi",
@@ -93,6 +101,12 @@ const FIXED: [&str; 88] = [
     "strpos",
     "tan",
     "tanh",
+    "tensor_max",
+    "tensor_mean",
+    "tensor_min",
+    "tensor_norm",
+    "tensor_shape",
+    "tensor_std",
     "to_date",
     "to_hex",
     "to_local_time",
@@ -142,7 +156,7 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 /// Aggregates. Each reserves memory for its state after each batch.
-const AGGREGATES: [&str; 45] = [
+const AGGREGATES: [&str; 46] = [
     "approx_distinct",
     "approx_median",
     "approx_percentile_cont",
@@ -188,6 +202,7 @@ const AGGREGATES: [&str; 45] = [
     "var_population",
     "var_samp",
     "var_sample",
+    "vector_avg",
 ];
 
 /// Window functions. Their operators reserve memory for the rows that they hold.
@@ -224,6 +239,7 @@ pub(crate) fn size(name: &str) -> Option<Size> {
         "array_has_all" | "array_has_any" => cost::all_pairs,
         "array_replace" | "array_replace_all" | "array_replace_n" => cost::replaced_elements,
         "array_to_string" => cost::listed,
+        "cast_to_vector" => cost::vectors,
         "concat_ws" => cost::joined_with,
         "initcap" | "lower" | "upper" | "translate" => cost::fourfold,
         "levenshtein" => cost::distance,

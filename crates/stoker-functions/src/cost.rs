@@ -13,6 +13,8 @@ use datafusion::logical_expr::ColumnarValue;
 const VALUE_BYTES: u64 = 17;
 /// The most bytes of a number as text.
 const NUMBER_BYTES: u64 = 48;
+/// The most bytes of an element of a vector while a list is cast: as it was, its index, and its value.
+const VECTOR_ELEMENT_BYTES: u64 = 24;
 /// The most bytes per character of a time format that a directive may become.
 const FORMAT_FACTOR: u64 = 32;
 /// The most bytes that a compiled pattern may hold besides its text while it runs.
@@ -200,6 +202,17 @@ pub(crate) fn split(call: &Call) -> Cost {
 /// The cost of `to_char(time, format)`.
 pub(crate) fn formatted(call: &Call) -> Cost {
     call.result(call.bytes(1).saturating_mul(FORMAT_FACTOR))
+}
+
+/// The cost of a cast of lists to vectors. The second argument is the number of elements of a vector, which a NULL has
+/// too.
+pub(crate) fn vectors(call: &Call) -> Cost {
+    let num_elements = match call.args.get(1) {
+        Some(ColumnarValue::Scalar(ScalarValue::UInt64(Some(num_elements)))) => *num_elements,
+        _ => u64::MAX,
+    };
+    let vector_bytes = num_elements.saturating_mul(VECTOR_ELEMENT_BYTES);
+    call.result(call.bytes(0).saturating_add(call.num_rows.saturating_mul(vector_bytes)))
 }
 
 fn scalar_bytes(value: &ScalarValue) -> u64 {

@@ -1,4 +1,5 @@
-//! The functions `l2_distance`, `cosine_distance`, `dot_product` and `negative_inner_product` of two vectors.
+//! The functions `l2_distance`, `cosine_distance`, `cosine_similarity`, `dot_product` and `negative_inner_product` of
+//! two vectors.
 //!
 //! The arguments are two FixedSizeLists or Lists of numbers of equal length, columns or literals. The result is
 //! Float32, and NULL where a vector or one of its elements is NULL. Everything is computed in `f32`, in eight
@@ -9,8 +10,11 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float32Array};
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, internal_err, plan_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
 
+use crate::documented::documented;
 use crate::vectors::{Dimensions, Vectors, dimensions, shown};
 
 /// The number of independent sums: eight `f32` fill a 256-bit register.
@@ -20,6 +24,7 @@ const NUM_LANES: usize = 8;
 enum Kind {
     L2,
     Cosine,
+    CosineSimilarity,
     Dot,
     NegativeInner,
 }
@@ -28,6 +33,7 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Distance {
     kind: Kind,
+    documentation: Documentation,
     signature: Signature,
 }
 
@@ -35,26 +41,36 @@ impl Distance {
     /// The Euclidean distance, with the square root. (The `_distance` of a search is computed by Lance, and is its
     /// square.)
     pub(crate) fn l2() -> Self {
-        Self::new(Kind::L2)
+        let description = "The Euclidean distance between two vectors, with the square root; also: <->";
+        Self::new(Kind::L2, documented("l2_distance(vector, vector)", description))
     }
 
     /// One minus the cosine of the angle; NULL where a vector has length zero.
     pub(crate) fn cosine() -> Self {
-        Self::new(Kind::Cosine)
+        let description = "One minus the cosine of the angle between two vectors; also: <=>";
+        Self::new(Kind::Cosine, documented("cosine_distance(vector, vector)", description))
+    }
+
+    /// The cosine of the angle, which is one minus the cosine distance; NULL where a vector has length zero.
+    pub(crate) fn cosine_similarity() -> Self {
+        let description = "The cosine of the angle between two vectors";
+        Self::new(Kind::CosineSimilarity, documented("cosine_similarity(vector, vector)", description))
     }
 
     /// The sum of the products of the elements.
     pub(crate) fn dot() -> Self {
-        Self::new(Kind::Dot)
+        let description = "The sum of the products of the values of two vectors";
+        Self::new(Kind::Dot, documented("dot_product(vector, vector)", description))
     }
 
     /// The negated sum of the products of the elements, so that the nearest vectors have the smallest values.
     pub(crate) fn negative_inner() -> Self {
-        Self::new(Kind::NegativeInner)
+        let description = "Minus the dot product of two vectors; also: <#>";
+        Self::new(Kind::NegativeInner, documented("negative_inner_product(vector, vector)", description))
     }
 
-    fn new(kind: Kind) -> Self {
-        Self { kind, signature: Signature::any(2, Volatility::Immutable) }
+    fn new(kind: Kind, documentation: Documentation) -> Self {
+        Self { kind, documentation, signature: Signature::any(2, Volatility::Immutable) }
     }
 
     fn apply(&self, left: &[f32], right: &[f32]) -> Option<f32> {
@@ -62,17 +78,18 @@ impl Distance {
             Kind::L2 => sum(left, right, |a, b| (a - b) * (a - b)).sqrt(),
             Kind::Dot => sum(left, right, |a, b| a * b),
             Kind::NegativeInner => -sum(left, right, |a, b| a * b),
-            Kind::Cosine => {
-                let norms = sum(left, left, |a, b| a * b).sqrt() * sum(right, right, |a, b| a * b).sqrt();
-                match norms == 0.0 {
-                    true => return None,
-                    false => 1.0 - sum(left, right, |a, b| a * b) / norms,
-                }
-            }
+            Kind::Cosine => 1.0 - cosine(left, right)?,
+            Kind::CosineSimilarity => cosine(left, right)?,
         };
         // Sorts compare bits: only a NaN without a sign sorts after all numbers.
         Some(if distance.is_nan() { f32::NAN } else { distance })
     }
+}
+
+/// Returns the cosine of the angle, or `None` if a vector has length zero.
+fn cosine(left: &[f32], right: &[f32]) -> Option<f32> {
+    let norms = sum(left, left, |a, b| a * b).sqrt() * sum(right, right, |a, b| a * b).sqrt();
+    (norms != 0.0).then(|| sum(left, right, |a, b| a * b) / norms)
 }
 
 /// Returns the sum of `term` over pairs of elements.
@@ -95,6 +112,7 @@ impl ScalarUDFImpl for Distance {
         match self.kind {
             Kind::L2 => "l2_distance",
             Kind::Cosine => "cosine_distance",
+            Kind::CosineSimilarity => "cosine_similarity",
             Kind::Dot => "dot_product",
             Kind::NegativeInner => "negative_inner_product",
         }
@@ -145,6 +163,10 @@ impl ScalarUDFImpl for Distance {
             return Ok(ColumnarValue::Scalar(ScalarValue::Float32(distances.first().copied().flatten())));
         }
         Ok(ColumnarValue::Array(Arc::new(Float32Array::from(distances))))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
     }
 }
 

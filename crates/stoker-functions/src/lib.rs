@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! add_to         ──► allowed functions, functions of this crate, distance operators
-//! analyzer_rules ──► CheckedIntegers (overflow is an error), LikeEscapes
+//! analyzer_rules ──► CheckedIntegers (overflow is an error), LikeEscapes, VectorCasts
 //! ReserveResults ──► Reserving: wraps a function whose result can outgrow its arguments
 //!                      ├─► allowed: each function's rule for the size of its results
 //!                      ├─► cost: an upper bound on the result of a call, from the call's arguments
@@ -20,8 +20,11 @@ mod beside_others;
 mod concatenate;
 mod cost;
 mod distance;
+mod documented;
 mod error;
 mod held;
+mod image_header;
+mod image_property;
 mod like_escapes;
 mod octet_length;
 mod operators;
@@ -29,8 +32,11 @@ mod overflow;
 mod predicates;
 mod reserve_results;
 mod reserving;
-mod tensor_mean;
+mod tensor_reduction;
 mod tensor_shape;
+mod text_matches;
+mod vector_avg;
+mod vector_casts;
 mod vectors;
 
 pub use activity::{Activity, Running};
@@ -45,16 +51,20 @@ use std::sync::Arc;
 use datafusion::common::Result as DfResult;
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::execution::context::SessionContext;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
 use distance::Distance;
+use image_property::ImageProperty;
 use like_escapes::LikeEscapes;
 use octet_length::OctetLength;
 use operators::DistanceOperators;
 use overflow::CheckedIntegers;
-use tensor_mean::TensorMean;
+use tensor_reduction::TensorReduction;
 use tensor_shape::TensorShape;
+use text_matches::TextMatches;
+use vector_avg::VectorAvg;
+use vector_casts::VectorCasts;
 
 /// Removes the functions from a session that queries may not call, and adds the functions and operators of this crate,
 /// some of which replace functions of DataFusion.
@@ -63,20 +73,31 @@ pub fn add_to(context: &mut SessionContext) -> DfResult<()> {
     for function in [
         ScalarUDF::from(Distance::l2()),
         ScalarUDF::from(Distance::cosine()),
+        ScalarUDF::from(Distance::cosine_similarity()),
         ScalarUDF::from(Distance::dot()),
         ScalarUDF::from(Distance::negative_inner()),
+        ScalarUDF::from(ImageProperty::width()),
+        ScalarUDF::from(ImageProperty::height()),
+        ScalarUDF::from(ImageProperty::format()),
         ScalarUDF::from(OctetLength::new()),
-        ScalarUDF::from(TensorMean::new()),
+        ScalarUDF::from(TensorReduction::mean()),
+        ScalarUDF::from(TensorReduction::min()),
+        ScalarUDF::from(TensorReduction::max()),
+        ScalarUDF::from(TensorReduction::std()),
+        ScalarUDF::from(TensorReduction::norm()),
         ScalarUDF::from(TensorShape::new()),
+        ScalarUDF::from(TextMatches::new()),
     ] {
         context.register_udf(Arc::new(function))?;
     }
+    context.register_udaf(Arc::new(AggregateUDF::from(VectorAvg::new())))?;
     context.register_expr_planner(Arc::new(DistanceOperators))
 }
 
-/// Returns the analyzer rules for arithmetic and for `LIKE … ESCAPE`. They run after DataFusion's rules.
+/// Returns the analyzer rules for arithmetic, for `LIKE … ESCAPE` and for casts to vectors. They run after DataFusion's
+/// rules.
 pub fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(CheckedIntegers), Arc::new(LikeEscapes)]
+    vec![Arc::new(CheckedIntegers), Arc::new(LikeEscapes), Arc::new(VectorCasts)]
 }
 
 #[cfg(test)]

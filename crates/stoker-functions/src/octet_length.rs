@@ -4,18 +4,26 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::documented::documented;
 
 /// The function, which replaces DataFusion's `octet_length` for texts only. The result is Int64 for types with large
 /// offsets, else Int32.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OctetLength {
+    documentation: Documentation,
     signature: Signature,
 }
 
 impl OctetLength {
     pub(crate) fn new() -> Self {
-        Self { signature: Signature::user_defined(Volatility::Immutable) }
+        Self {
+            documentation: documented("octet_length(value)", "The bytes of a text or of a binary value"),
+            signature: Signature::user_defined(Volatility::Immutable),
+        }
     }
 }
 
@@ -55,6 +63,10 @@ impl ScalarUDFImpl for OctetLength {
             }
             None => exec_err!("octet_length needs one argument"),
         }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
     }
 }
 

@@ -9,21 +9,28 @@ use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Result as DfResult, ScalarValue, plan_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, ExprSchemable as _, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Documentation, ExprSchemable as _, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::prelude::Expr;
 use stoker_columns::TensorType;
+
+use crate::documented::documented;
 
 /// The function. The result is a List of Int64, NULL where the tensor is NULL. For non-null columns the result is a
 /// constant that follows from the column's type, so that the tensors are not read.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TensorShape {
+    documentation: Documentation,
     signature: Signature,
 }
 
 impl TensorShape {
     pub(crate) fn new() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
+        Self {
+            documentation: documented("tensor_shape(tensor)", "The shape of a tensor"),
+            signature: Signature::any(1, Volatility::Immutable),
+        }
     }
 }
 
@@ -85,6 +92,10 @@ impl ScalarUDFImpl for TensorShape {
             return Ok(ColumnarValue::Scalar(ScalarValue::List(Arc::new(list(shape)))));
         };
         Ok(ColumnarValue::Array(Arc::new(repeated(&shape, nulls)?)))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
     }
 }
 

@@ -1,9 +1,41 @@
-//! Checks that every function of a session is on a list.
+//! Checks that every function of a session is on a list, and the results of functions.
 
+mod casts;
+mod images;
+mod tensors;
+mod texts;
+mod vectors;
+
+use std::sync::Arc;
+
+use arrow_array::{Array as _, ArrayRef};
+use arrow_schema::{Field, FieldRef};
+use datafusion::common::Result as DfResult;
+use datafusion::common::config::ConfigOptions;
 use datafusion::execution::FunctionRegistry as _;
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl};
 use datafusion::prelude::SessionContext;
 
 use crate::allowed::{all_aggregates, all_windows, refused, size};
+
+/// Calls a function with a column.
+fn call(function: &impl ScalarUDFImpl, field: Field, column: ArrayRef) -> DfResult<ArrayRef> {
+    let arg_fields: Vec<FieldRef> = vec![Arc::new(field)];
+    let return_args = ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &[None] };
+    let return_field = function.return_field_from_args(return_args)?;
+    let number_rows = column.len();
+    let result = function.invoke_with_args(ScalarFunctionArgs {
+        args: vec![ColumnarValue::Array(column)],
+        arg_fields,
+        number_rows,
+        return_field: return_field.clone(),
+        config_options: Arc::new(ConfigOptions::default()),
+    })?;
+    let result = result.into_array(number_rows)?;
+    assert_eq!(result.data_type(), return_field.data_type());
+    assert_eq!(result.len(), number_rows);
+    Ok(result)
+}
 
 #[test]
 fn every_function_has_a_rule_for_the_size_of_its_result() {
@@ -40,8 +72,27 @@ fn every_function_has_a_rule_for_the_size_of_its_result() {
 }
 
 #[test]
+fn functions_of_this_crate_have_rules_and_descriptions() {
+    let mut context = SessionContext::new();
+    let before = context.udfs();
+    crate::add_to(&mut context).expect("functions");
+    let added = context.udfs().into_iter().filter(|name| !before.contains(name));
+    let added: Vec<String> = added.collect();
+    assert!(added.iter().any(|name| name == "tensor_norm"), "{added:?}");
+    let state = context.state();
+    for name in added.iter().map(String::as_str).chain(["octet_length"]) {
+        assert!(size(name).is_some(), "function {name} is on no list: how large can its result be?");
+        let documentation = state.scalar_functions().get(name).and_then(|function| function.documentation());
+        let syntax = documentation.map(|found| found.syntax_example.as_str()).unwrap_or_default();
+        assert!(syntax.starts_with(&format!("{name}(")), "function {name} has the syntax {syntax:?}");
+    }
+    assert!(state.aggregate_functions().get("vector_avg").is_some_and(|average| average.documentation().is_some()));
+}
+
+#[test]
 fn lists_name_functions_that_exist() {
-    let context = SessionContext::new();
+    let mut context = SessionContext::new();
+    crate::add_to(&mut context).expect("functions");
     assert!(all_aggregates().all(|name| context.udafs().contains(name)));
     assert!(all_windows().all(|name| context.udwfs().contains(name)));
 }

@@ -1,10 +1,10 @@
-//! Reads list columns as rows of `f32`.
+//! Reads list columns as rows of `f32`, and their elements as `f64`.
 
 use std::borrow::Cow;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float32Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::{Float32Type, Float64Type, UInt16Type};
+use arrow_array::{Array, ArrayRef, Float64Array};
 use arrow_buffer::{ArrowNativeType as _, NullBuffer};
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
@@ -64,18 +64,11 @@ impl Vectors {
                 let first = list.value_offset(0).max(0) as usize;
                 (list.values().slice(first, num_rows * length), Bounds::Fixed(length))
             }
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                let offsets = list.offsets().iter().map(|offset| *offset as usize).collect();
-                (list.values().clone(), Bounds::Offsets(offsets))
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                let offsets = list.offsets().iter().map(|offset| offset.as_usize()).collect();
-                (list.values().clone(), Bounds::Offsets(offsets))
-            }
             DataType::Null => (arrow_array::new_empty_array(&DataType::Float32), Bounds::AllNull),
-            other => return exec_err!("a vector is needed, not {other}"),
+            other => match elements_and_offsets(array) {
+                Some((values, offsets)) => (values, Bounds::Offsets(offsets)),
+                None => return exec_err!("a vector is needed, not {other}"),
+            },
         };
         let values = arrow_cast::cast(&values, &DataType::Float32)?;
         let value_nulls = values.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
@@ -102,6 +95,26 @@ impl Vectors {
             return None;
         }
         Some(&self.values.as_primitive::<Float32Type>().values()[range])
+    }
+}
+
+/// Returns the elements of a List or LargeList array, and the offsets in them at which rows begin, followed by the one
+/// at which the last row ends. `None` for other types. In a slice of an array the first offset is not zero.
+pub(crate) fn elements_and_offsets(array: &ArrayRef) -> Option<(ArrayRef, Vec<usize>)> {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        let offsets = list.offsets().iter().map(|offset| offset.as_usize()).collect();
+        return Some((list.values().clone(), offsets));
+    }
+    let list = array.as_list_opt::<i64>()?;
+    let offsets = list.offsets().iter().map(|offset| offset.as_usize()).collect();
+    Some((list.values().clone(), offsets))
+}
+
+/// Converts the elements of a tensor or vector to `f64`. Those of bfloat16 are stored as the bits of UInt16.
+pub(crate) fn to_f64(elements: &ArrayRef, is_bfloat16: bool) -> DfResult<Float64Array> {
+    match elements.as_primitive_opt::<UInt16Type>() {
+        Some(bits) if is_bfloat16 => Ok(bits.unary(|bits| f64::from(half::bf16::from_bits(bits).to_f32()))),
+        _ => Ok(arrow_cast::cast(elements, &DataType::Float64)?.as_primitive::<Float64Type>().clone()),
     }
 }
 
