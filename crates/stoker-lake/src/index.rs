@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use lance::index::vector::VectorIndexParams;
-use lance::index::{DatasetIndexExt, IndexDescription};
+use lance::index::{DatasetIndexExt, DatasetIndexInternalExt, IndexDescription};
 use lance_index::IndexType;
-use lance_index::scalar::{InvertedIndexParams, ScalarIndexParams};
+use lance_index::metrics::NoOpMetricsCollector;
+use lance_index::scalar::ScalarIndexParams;
+use lance_linalg::distance::MetricType;
+use lance_table::format::IndexMetadata;
+use stoker_text::Analysis;
 use stoker_types::IndexInfo;
 
+use crate::caught::caught;
+use crate::text::index_params;
 use crate::{Error, Metric, Result, Table};
 
 /// A kind of index.
@@ -33,7 +39,7 @@ pub enum IndexKind {
     BTree,
     /// A bitmap for each distinct scalar value.
     Bitmap,
-    /// A full-text index of the words of a text column.
+    /// A full-text index of the words of a text column, as they are written, with their positions.
     Inverted,
 }
 
@@ -62,7 +68,8 @@ impl Table {
                 dataset.create_index(&[column], IndexType::Bitmap, None, &ScalarIndexParams::default(), true).await
             }
             IndexKind::Inverted => {
-                dataset.create_index(&[column], IndexType::Inverted, None, &InvertedIndexParams::default(), true).await
+                let params = index_params(&Analysis::default()).unwrap_or_default();
+                dataset.create_index(&[column], IndexType::Inverted, None, &params, true).await
             }
         };
         let attempted = || format!("indexing column {column} of {}", self.snapshot());
@@ -78,6 +85,29 @@ impl Table {
             source => Error::storage(attempted(), source),
         })?;
         Ok(dataset.manifest().version)
+    }
+
+    /// Returns the number of partitions of the index that answers searches of a vector column by this distance, or
+    /// `None` if there is no such index. Lance keeps the opened index for the search.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn search_partitions(&self, column: &str, metric: Metric) -> Result<Option<usize>> {
+        let attempted = || format!("opening the index of column {column} of {}", self.snapshot());
+        let Some(field) = self.dataset().schema().field(column) else { return Ok(None) };
+        let indexes = self.dataset().load_indices().await;
+        let indexes = indexes.map_err(|source| Error::storage(attempted(), source))?;
+        // Lance looks for the index in the same way. An index without details was built by an old version of Lance.
+        let is_of_vectors = |index: &&IndexMetadata| {
+            let details = index.index_details.as_ref();
+            index.fields.first() == Some(&field.id)
+                && details.is_none_or(|details| details.type_url.ends_with("VectorIndexDetails"))
+        };
+        let Some(index) = indexes.iter().find(is_of_vectors) else { return Ok(None) };
+        let opening = self.dataset().open_vector_index(column, &index.uuid, &NoOpMetricsCollector);
+        let index = caught(opening).await.map_err(|source| Error::storage(attempted(), source))?;
+        let metric: MetricType = metric.into();
+        Ok((index.metric_type() == metric).then(|| index.total_partitions()))
     }
 
     /// The indexes of this snapshot.

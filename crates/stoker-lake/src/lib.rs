@@ -1,10 +1,11 @@
 //! Lakes: versioned Lance tables and small immutable objects under one root URI.
 //!
-//! This is the only crate that names Lance. It opens the object stores of lakes, whose requests pass through
-//! [`stoker_store`]. It offers to other crates:
+//! This is the only crate that names Lance, apart from its tokenizers in [`stoker_text`]. It opens the object stores of
+//! lakes, whose requests pass through [`stoker_store`]. It offers to other crates:
 //!
 //! ```text
 //! LakeStore ──table(name, snapshot)──► Table ──scan──► record batches, execution plans (light columns, search)
+//!   │                                    ├────search_text──► addresses and scores
 //!   │                                    ├────take──► rows by address
 //!   │                                    ├────dense_column──► page table + RangeReader (bytes of heavy columns)
 //!   │                                    ├────checksums──► by which rows of heavy columns are checked
@@ -46,13 +47,16 @@ mod objects;
 mod obstacle;
 mod precheck;
 mod range_reader;
+mod rerank;
 mod root_contents;
+mod row_id_set;
 mod row_offsets;
 mod scan;
 mod sound_rows;
 mod survey;
 mod table;
 mod take;
+mod text;
 mod versions;
 mod write;
 
@@ -72,11 +76,14 @@ pub use lake::LakeStore;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use obstacle::Obstacle;
 pub use range_reader::{RangeBody, RangeReader};
-pub use scan::{Metric, Nearest, ROW_ADDR, ScanRequest};
+pub use rerank::NearRow;
+pub use row_id_set::RowIdSet;
+pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest};
 pub use sound_rows::SoundRows;
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
+pub use text::{TextHits, TextSearch};
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 
 #[cfg(test)]

@@ -5,36 +5,46 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SortOptions};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
+use lance::io::exec::KNNVectorDistanceExec;
 use lance_linalg::distance::MetricType;
 use stoker_store::first_line;
+use stoker_types::to_usize;
 
 use crate::address::fragment_id;
 use crate::caught::{Panicked, caught};
-use crate::{Error, Result, Table};
+use crate::{Error, Result, RowIdSet, Table};
 
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.
 pub const ROW_ADDR: &str = "_rowaddr";
 
+/// The name of the column with row ids. They equal the row addresses, except in tables with stable row ids.
+pub const ROW_ID: &str = "_rowid";
+
 /// The name of the column with distances to the query vector.
-const DISTANCE: &str = "_distance";
+pub(crate) const DISTANCE: &str = "_distance";
 
 /// The maximum number of bytes that a scan prefetches.
 const IO_BUFFER_BYTES: u64 = 256 << 20;
 
 /// Rows per record batch if a request does not set it.
 const BATCH_ROWS: usize = 1024;
+
+/// An exact search among given rows reads only these rows if they are at most one in this many rows of the table;
+/// else it reads the whole column, with large reads, and skips the other rows.
+const ROWS_PER_TAKEN_ROW: u64 = 16;
 
 /// A request for a scan.
 #[derive(Clone, Debug, Default)]
@@ -45,11 +55,16 @@ pub struct ScanRequest {
     pub filter: Option<Expr>,
     /// Returns at most this many rows.
     pub limit: Option<u64>,
-    /// Whether to append the column [`ROW_ADDR`].
+    /// Returns only rows with these ids.
+    pub row_ids: Option<Arc<RowIdSet>>,
+    /// Whether to append the column [`ROW_ID`].
+    pub with_row_id: bool,
+    /// Whether to append the column [`ROW_ADDR`], after the row ids.
     pub with_row_addr: bool,
     /// Scans only the fragments with these ids.
     pub fragments: Option<Vec<u32>>,
-    /// Returns only the nearest rows that pass the filter, and appends the column `_distance`, before the row address.
+    /// Returns only the nearest of the rows that pass the filter and have one of the row ids, and appends the column
+    /// `_distance`, before the row id.
     pub nearest: Option<Nearest>,
     /// Rows per record batch; 0 means 1,024. Stoker always sets this size, because Lance's default is thousands of rows
     /// of any width. (The environment variable `LANCE_DEFAULT_BATCH_SIZE` would override it: never set that.)
@@ -67,12 +82,13 @@ pub struct Nearest {
     pub k: usize,
     /// The distance by which rows are compared.
     pub metric: Metric,
-    /// Whether an index may answer; if false, the search is exact.
+    /// Whether an index may answer, by the distances of compressed vectors; if false, the search is exact.
     pub use_index: bool,
-    /// The number of partitions of the index to search.
+    /// The number of partitions of the index to search: these, even if they have fewer than `k` rows.
     pub nprobes: Option<usize>,
-    /// The search re-ranks `refine × k` candidates of the index by exact distances.
-    pub refine: Option<u32>,
+    /// The number of partitions to search at least, without `nprobes`. Lance searches more if the distances of their
+    /// centroids suggest it, or if it has not found `k` rows.
+    pub nprobes_min: Option<usize>,
 }
 
 /// A distance between vectors.
@@ -102,7 +118,8 @@ impl Table {
     /// # Errors Unknown columns, a filter that Lance cannot evaluate, storage errors; `DataCorrupt` for files that are
     /// found to be damaged before they are read.
     pub async fn scan_plan(&self, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        let scanner = self.scanner(request)?;
+        let taken = self.taken(request);
+        let scanner = self.scanner(taken.as_ref().map_or(request, |(rows, _)| rows))?;
         if let Err(error) = self.check_scan(request).await {
             return Err(self.check_error(self.scanning(), error).await);
         }
@@ -112,7 +129,45 @@ impl Table {
             1 => plan,
             _ => Arc::new(CoalescePartitionsExec::new(plan)),
         };
+        let plan = match taken {
+            None => plan,
+            Some((_, nearest)) => self.nearest_of(plan, &nearest, request.limit)?,
+        };
         self.with_columns(plan, request)
+    }
+
+    /// Splits an exact search among few rows into a scan of these rows with their vectors, and the comparison. Lance
+    /// itself would read the vectors of all rows. Returns `None` for other requests.
+    fn taken(&self, request: &ScanRequest) -> Option<(ScanRequest, Nearest)> {
+        let (nearest, rows) = (request.nearest.clone()?, request.row_ids.as_ref()?);
+        if nearest.use_index || rows.len().saturating_mul(ROWS_PER_TAKEN_ROW) > self.num_rows() {
+            return None;
+        }
+        let mut columns = request.columns.clone();
+        if !columns.contains(&nearest.column) {
+            columns.push(nearest.column.clone());
+        }
+        Some((ScanRequest { columns, nearest: None, limit: None, ..request.clone() }, nearest))
+    }
+
+    /// Keeps the nearest rows of a plan, in the order of their distances, and appends the distances.
+    fn nearest_of(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        nearest: &Nearest,
+        limit: Option<u64>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let metric = nearest.metric.into();
+        let measured = KNNVectorDistanceExec::try_new(plan, &nearest.column, nearest.query.clone(), metric);
+        let measured = measured.map_err(|source| Error::storage(self.scanning(), source))?;
+        let distance = measured.schema().index_of(DISTANCE);
+        let distance = distance.map_err(|source| Error::storage(self.scanning(), source))?;
+        let order = PhysicalSortExpr {
+            expr: Arc::new(Column::new(DISTANCE, distance)),
+            options: SortOptions { descending: false, nulls_first: false },
+        };
+        let num_rows = nearest.k.min(limit.map_or(usize::MAX, to_usize));
+        Ok(Arc::new(SortExec::new([order].into(), Arc::new(measured)).with_fetch(Some(num_rows))))
     }
 
     /// Starts a scan and returns its record batches as a stream.
@@ -139,8 +194,9 @@ impl Table {
     /// Projects a plan to exactly the columns of the request, in its order: Lance adds columns and moves them.
     fn with_columns(&self, plan: Arc<dyn ExecutionPlan>, request: &ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
         let distance = request.nearest.as_ref().map(|_| DISTANCE);
-        let addr = request.with_row_addr.then_some(ROW_ADDR);
-        let names: Vec<&str> = request.columns.iter().map(String::as_str).chain(distance).chain(addr).collect();
+        let hidden = [(request.with_row_id, ROW_ID), (request.with_row_addr, ROW_ADDR)];
+        let hidden = hidden.into_iter().filter_map(|(is_asked, name)| is_asked.then_some(name));
+        let names: Vec<&str> = request.columns.iter().map(String::as_str).chain(distance).chain(hidden).collect();
         let schema = plan.schema();
         if schema.fields().iter().map(|field| field.name().as_str()).eq(names.iter().copied()) {
             return Ok(plan);
@@ -192,14 +248,23 @@ impl Table {
             scanner.nearest(&nearest.column, nearest.query.as_ref(), nearest.k).map_err(fail)?;
             scanner.distance_metric(nearest.metric.into());
             scanner.use_index(nearest.use_index);
-            nearest.nprobes.map(|nprobes| scanner.nprobes(nprobes));
-            nearest.refine.map(|refine| scanner.refine(refine));
+            match (nearest.nprobes, nearest.nprobes_min) {
+                (Some(nprobes), _) => scanner.nprobes(nprobes),
+                (None, Some(nprobes_min)) => scanner.minimum_nprobes(nprobes_min),
+                (None, None) => &mut scanner,
+            };
+        }
+        if let Some(rows) = &request.row_ids {
+            scanner.with_row_id_prefilter(rows.mask());
         }
         if let Some(limit) = request.limit {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             scanner.limit(Some(limit), None).map_err(fail)?;
         }
-        if request.with_row_addr || columns.is_empty() {
+        if request.with_row_id {
+            scanner.with_row_id();
+        }
+        if request.with_row_addr || (columns.is_empty() && !request.with_row_id) {
             // Lance refuses scans without any column, so such a scan reads row addresses, by which the rows are
             // counted.
             scanner.with_row_address();

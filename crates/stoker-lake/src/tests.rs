@@ -12,6 +12,7 @@ mod light_damage;
 mod lineage;
 mod objects;
 mod reading;
+mod texts;
 mod threads;
 mod uris;
 mod versions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type, UInt64Type};
-use arrow_array::{FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use datafusion::prelude::{col, lit};
 use futures::TryStreamExt;
@@ -13,7 +13,7 @@ use lance::Dataset;
 use stoker_types::ErrorKind;
 
 use super::data::{TestResult, append, latest, memory_lake, rows, schema, small, table_name, tensor};
-use crate::{CommitMode, LakeStore, Metric, Nearest, ROW_ADDR, ScanRequest, Table, WriteOptions};
+use crate::{CommitMode, LakeStore, Metric, Nearest, ROW_ADDR, RowIdSet, ScanRequest, Table, WriteOptions};
 
 /// A table of 30 rows in fragments of 10, in which rows 3, 4 and 15 are deleted.
 async fn table_with_deletions(lake: &LakeStore) -> Result<Table, Box<dyn std::error::Error>> {
@@ -155,13 +155,52 @@ pub async fn vector_table(lake: &LakeStore) -> Result<Table, Box<dyn std::error:
     Ok(latest(lake, &name).await?)
 }
 
+/// An exact search for the three nearest vectors.
+fn nearest(query: ArrayRef) -> Nearest {
+    Nearest { column: "v".into(), query, k: 3, metric: Metric::L2, use_index: false, nprobes: None, nprobes_min: None }
+}
+
+#[tokio::test]
+async fn a_search_sees_only_rows_with_the_row_ids() -> TestResult {
+    let lake = memory_lake().await;
+    let table = vector_table(&lake).await?;
+    let scan = ScanRequest {
+        filter: Some(col("id").gt_eq(lit(20i64))),
+        with_row_id: true,
+        batch_size: 10,
+        ..ScanRequest::default()
+    };
+    let row_ids = collect(&table, scan).await?;
+    assert_eq!((row_ids.num_columns(), row_ids.num_rows()), (1, 20));
+    let query: ArrayRef = Arc::new(Float32Array::from(vec![10.2, 1.0]));
+    // Two rows are few enough to be read by themselves.
+    for (num_rows, expected) in [(20, vec![20, 21, 22]), (2, vec![20, 21])] {
+        let mut rows = RowIdSet::default();
+        rows.insert_all(row_ids.slice(0, num_rows).column(0).as_primitive::<UInt64Type>());
+        let request = ScanRequest {
+            columns: vec!["id".into()],
+            row_ids: Some(Arc::new(rows)),
+            nearest: Some(nearest(query.clone())),
+            with_row_addr: true,
+            batch_size: 10,
+            ..ScanRequest::default()
+        };
+        let found = collect(&table, request).await?;
+        let names: Vec<_> = found.schema().fields().iter().map(|field| field.name().clone()).collect();
+        assert_eq!(names, ["id", "_distance", ROW_ADDR]);
+        assert_eq!(ids(&found), expected);
+        let distance = found.column(1).as_primitive::<Float32Type>().value(0);
+        assert!((distance - 9.8f32 * 9.8).abs() < 1e-3, "{distance}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_search_sees_only_rows_that_pass_the_filter() -> TestResult {
     let lake = memory_lake().await;
     let table = vector_table(&lake).await?;
     let query = Arc::new(Float32Array::from(vec![10.2, 1.0]));
-    let nearest =
-        Nearest { column: "v".into(), query, k: 3, metric: Metric::L2, use_index: false, nprobes: None, refine: None };
+    let nearest = nearest(query);
     let request = ScanRequest {
         columns: vec!["id".into()],
         filter: Some(col("id").gt_eq(lit(20i64))),
