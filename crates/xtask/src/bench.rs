@@ -10,9 +10,10 @@ use crate::narrate::Narrator;
 use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
-/// The parts that are not one of `stoker bench`: other libraries, and first epochs of Python processes.
+/// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, and SQL and search.
 const PEERS: &str = "peers";
 const PYTHON: &str = "python";
+const SQL: &str = "sql";
 
 /// Arguments that ask for the others.
 const HELP: [&str; 2] = ["--help", "-h"];
@@ -21,18 +22,20 @@ const HELP: [&str; 2] = ["--help", "-h"];
 const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
-/// Builds and measures: `peers` or `python` with the arguments after it, or `stoker bench` with the arguments as they
-/// are. Without arguments, one after the other.
+/// Builds and measures: `peers`, `python` or `sql` with the arguments after it, or `stoker bench` with the arguments as
+/// they are. Without arguments, one after the other.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
         Some((part, args)) if part == PYTHON => first_epochs(workspace, narrator, args),
+        Some((part, args)) if part == SQL => queries(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
-            narrator.say("Measures for an hour or more; `cargo xtask bench --help` lists shorter parts");
+            narrator.say("Measures for two hours or so; `cargo xtask bench --help` lists shorter parts");
             first_epochs(workspace, narrator, args)?;
             ceilings(workspace, narrator, args)?;
-            peers(workspace, narrator, args)
+            peers(workspace, narrator, args)?;
+            queries(workspace, narrator, args)
         }
     }
 }
@@ -57,6 +60,11 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
 /// The first epochs of fresh Python processes beside their ceilings, in the environment for tests.
 fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
+}
+
+/// SQL and search beside other engines, in the environment for tests, which has these engines.
+fn queries(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    script(workspace, narrator, Python::locate, ("bench_sql.py", "Measure SQL and search"), args)
 }
 
 /// Stoker beside other libraries, in an environment of their own.

@@ -1,0 +1,1 @@
+"""The parts of ``bench_sql.py``: SQL and search beside other engines."""

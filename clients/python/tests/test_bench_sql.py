@@ -1,0 +1,40 @@
+"""The measurement of SQL and search measures what it claims to measure; no test here asserts a speed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[1] / "bench" / "bench_sql.py"
+ROWS = ["--vector-rows", "4000", "--light-rows", "40000", "--text-rows", "4000"]
+#: Lines without a turn of another side.
+ALONE = ("SELECT 1", "row set")
+
+
+def test_each_line_has_figures_of_both_sides(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(SCRIPT), "--dir", str(tmp_path / "data"), "--json", str(report), *ROWS]
+    what = ["--repeat", "2", "--build-repeat", "2", "--queries", "3"]
+    done = subprocess.run([*command, *what], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(report.read_text())["lines"]
+    lines = {line["what"]: line for line in found if "not_measured" not in line}
+    assert {line["what"] for line in found} - set(lines) <= {"hybrid_search"}
+    for name in ("build, ivf_pq", "ANN, uniform, 1 % filter, btree", "exact WHERE", "text_search, a phrase", "point"):
+        assert any(what.startswith(name) for what in lines)
+    for name, line in lines.items():
+        assert f"| {name} |" in done.stdout
+        assert all(figure > 0 for figure in line["ours"])
+        if name.startswith(ALONE):
+            assert line["theirs"] is None
+        else:
+            assert len(line["theirs"]) == len(line["ours"])
+            assert line["ratio"] > 0
+
+
+def test_help_needs_nothing_but_python() -> None:
+    done = subprocess.run([sys.executable, "-S", str(SCRIPT), "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--build-repeat" in done.stdout
