@@ -168,8 +168,9 @@ class Lake:
 
         Args:
             sql: DataFusion's SQL, with ``table AT (VERSION => 3)``, ``AT (TAG => 'v1')`` and
-                ``vector_search(table, column, query, k => 10)``; ``row_ids(table)`` has a column ``row_id`` with the
-                addresses of the rows.
+                ``vector_search(table, column, query, k => 10)``, ``text_search(table, column, words, k => 10)`` and
+                ``hybrid_search(table, vector, query, text, words, k => 10)``; ``row_ids(table)`` has a column
+                ``row_id`` with the addresses of the rows.
             params: The values of ``$1``, ``$2``, …, or of ``?`` from left to right: None, bool, int, float, str, bytes,
                 a date, datetime, time or timedelta, a Decimal, a UUID (as text), a list or an array of these, or a
                 pyarrow scalar. Lists of numbers are vectors, or sets for ``x IN ($1)`` and ``x = ANY($1)``. Integers

@@ -276,7 +276,7 @@ mod tests {
         compared.exact.extend((0..20).map(|row| (row, Some(exact(row)))));
         assert!(compared.missing(&candidates, 20, 10) < 1e-6);
         let expected = compared.missing(&candidates, 20, 20);
-        assert!((0.2..2.0).contains(&expected), "{expected}");
+        assert!((0.1..1.0).contains(&expected), "{expected}");
         assert_eq!(compared.missing(&candidates, 20, 21), f64::INFINITY);
         assert_eq!(Compared::default().missing(&candidates, 0, 1), f64::INFINITY);
         assert!(compared.missing_beyond(&candidates[..20], 5) < 1e-9);

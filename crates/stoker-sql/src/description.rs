@@ -15,6 +15,7 @@ use crate::explained::explain_schema;
 use crate::planning::{NamedPlan, Resolved, coerced, named_plan};
 use crate::resolve::RelationRequest;
 use crate::running::check_expanded;
+use crate::search::apply_with_hidden;
 use crate::{Engine, Result};
 
 /// What is known of a statement before its parameters have values.
@@ -70,7 +71,7 @@ pub(crate) async fn describe(
 
 /// Takes the types of parameters from the places where they stand: the first place of each that has a type.
 fn infer(plan: &LogicalPlan, types: &mut [Option<DataType>]) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
+    apply_with_hidden(plan, &mut |node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr {

@@ -15,15 +15,17 @@
 //!
 //! - `t AT (VERSION => 3)`, `t AT (TAG => 'v1')`, `t AT (TIMESTAMP => '2026-01-31T12:00:00Z')` wherever a table may
 //!   stand;
-//! - `vector_search(t, column, query, k => 10, metric => 'l2', nprobes => 8, refine => 2, use_index => true)` in
-//!   `FROM`: the columns of `t` plus `_distance` (as Lance computes it: the *squared* Euclidean distance for `l2`).
-//!   Predicates of `WHERE` on columns of `t` apply before the search, or the query is refused; predicates on
-//!   `_distance` apply after the search;
+//! - `vector_search(t, column, query, k => 10, metric => 'l2', nprobes => 8, refine => 2, exact => false)` in `FROM`:
+//!   the columns of `t` plus `_distance` (as Lance computes it: the *squared* Euclidean distance for `l2`). The query is
+//!   an array, a parameter, or a subquery of one row. Predicates of `WHERE` on columns of `t`, also those with
+//!   subqueries, apply before the search, or the query is refused; predicates on `_distance` apply after the search;
 //! - `row_ids(t)` in `FROM`: the columns of `t` plus `row_id`, the row address;
 //! - `columns(t)`, `indexes(t)`, `versions(t)`, `tags(t)`, `branches(t)` and `functions()` in `FROM`, the relations of
 //!   `information_schema`, and `SHOW …` and `DESCRIBE t` for queries over them;
 //! - `EXPLAIN [ANALYZE] [FORMAT text | tree | json]`;
-//! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `dot_product`, `tensor_shape`, `tensor_mean`;
+//! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `cosine_similarity`, `dot_product`,
+//!   `negative_inner_product` and the aggregate `vector_avg` of vectors; `tensor_shape`, `tensor_mean`, `tensor_min`,
+//!   `tensor_max`, `tensor_std`, `tensor_norm`; `image_width`, `image_height`, `image_format`; `matches(text, query)`;
 //! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]

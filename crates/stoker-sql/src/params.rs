@@ -8,7 +8,7 @@ mod function;
 mod value;
 
 pub(crate) use function::functions;
-pub(crate) use value::{constant, numbers};
+pub(crate) use value::{constant, list_numbers, numbers};
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -12,7 +13,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::future::BoxFuture;
 use stoker_catalog::CatalogRelation;
 use stoker_functions::{Activity, ReserveResults};
@@ -28,7 +29,7 @@ use crate::running::{
     HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
 };
-use crate::search::push_prefilters;
+use crate::search::{apply_with_hidden, map_hidden, push_prefilters};
 use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
 use crate::{Engine, EngineOptions, Error, Result, guard, heavy_keys, params, resolve};
@@ -104,8 +105,14 @@ pub(crate) async fn analyse(
 ) -> Result<Planned> {
     let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
-    let plan = push_prefilters(coerced(&state, plan)?)?;
+    let plan = prepared(&state, plan)?;
     Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explain })
+}
+
+/// Coerces the types of a plan and of the plans that are hidden in it, and moves predicates into searches.
+fn prepared(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let coerced = coerced(state, plan)?;
+    push_prefilters(map_hidden(coerced, &mut |hidden| prepared(state, hidden))?)
 }
 
 /// Coerces the types of a plan, and refuses heavy keys.
@@ -146,8 +153,12 @@ pub(crate) async fn named_plan(
             RelationRequest::Rows(table) => Arc::new(rows(&tables[*table], None)),
             RelationRequest::RowIds(table) => Arc::new(rows(&tables[*table], None).with_row_ids()?),
             RelationRequest::Search(table, call) => {
+                let subquery = match call.subquery() {
+                    Some(query) => Some(query_plan(&context, query).await?),
+                    None => None,
+                };
                 let table = &tables[*table];
-                Arc::new(rows(table, Some(call.bind(table)?)))
+                Arc::new(rows(table, Some(call.bind(table, subquery)?)))
             }
             RelationRequest::OfTable(table, view) => Arc::new(CatalogRelation::OfTable(*view, tables[*table].clone())),
             RelationRequest::ColumnsOf(view) => Arc::new(CatalogRelation::ColumnsOf(*view)),
@@ -165,6 +176,12 @@ pub(crate) async fn named_plan(
     let state = context.state();
     let plan = state.statement_to_plan(statement).await?;
     Ok(NamedPlan { state, plan, explain })
+}
+
+/// Plans a query whose relations are registered by their internal names, up to the names in it.
+async fn query_plan(context: &SessionContext, query: &Query) -> Result<LogicalPlan> {
+    let statement = DfStatement::Statement(Box::new(Statement::Query(Box::new(query.clone()))));
+    Ok(context.state().statement_to_plan(statement).await?)
 }
 
 /// Returns one snapshot for each table and version that the query names, in order of first appearance.
@@ -212,11 +229,12 @@ pub(crate) fn activity_of(state: &SessionState) -> Result<Arc<Activity>> {
     activity.ok_or_else(|| Error::internal("a session has no activity"))
 }
 
-/// Optimizes a plan to the form in which it runs.
+/// Optimizes a plan, and the plans that are hidden in it, to the form in which it runs.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    let optimized = state.optimize(&keep_single_rows(plan.clone())?)?;
+    let shown = state.optimize(&keep_single_rows(plan.clone())?)?;
     // Optimizer rules create function calls, which do not yet reserve memory for their results.
-    Ok(ReserveResults::new(activity_of(state)?).reserve(optimized)?)
+    let shown = ReserveResults::new(activity_of(state)?).reserve(shown)?;
+    map_hidden(shown, &mut |hidden| optimized(state, &hidden))
 }
 
 /// Optimizes a plan and creates its physical plan. The batch size is set so that the heavy columns of an operator's
@@ -228,9 +246,9 @@ pub(crate) async fn physical(
     let optimized = optimized(state, plan)?;
     let mut batch_rows = state.config().batch_size();
     batch_rows = batch_rows.min(wide_rows(&optimized)?);
-    optimized.apply_with_subqueries(|node| {
+    apply_with_hidden(&optimized, &mut |node| {
         batch_rows = batch_rows.min(rows_per_batch(node.schema().as_arrow()));
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        Ok(TreeNodeRecursion::Continue)
     })?;
     let mut state = state.clone();
     state.config_mut().options_mut().execution.batch_size = batch_rows;

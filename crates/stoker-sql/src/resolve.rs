@@ -5,12 +5,13 @@
 //! opened at its version.
 //! The planner sees only plain table names, so that it cannot drop a version or a named argument.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
-    TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With,
+    BinaryOperator, Cte, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
+    TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With, visit_relations,
 };
 use stoker_catalog::{INFORMATION_SCHEMA, LakeView, TableView, table_functions};
 use stoker_dialect::AT_OPERATOR;
@@ -19,7 +20,7 @@ use stoker_types::{CATALOG, ParamValue, SCHEMA, Snapshot, SnapshotRef, TableName
 
 use crate::error::INTERNAL_PREFIX;
 use crate::params::Params;
-use crate::search::{SearchCall, table_argument};
+use crate::search::{SEARCHED, SearchCall, SearchFunction, table_argument};
 use crate::{Error, Result};
 
 mod at_clause;
@@ -34,7 +35,7 @@ pub(crate) enum RelationRequest {
     Rows(usize),
     /// The rows of a table and their addresses, for `row_ids`.
     RowIds(usize),
-    /// A search over a table, for `vector_search`.
+    /// A search over a table.
     Search(usize, SearchCall),
     /// What is known of a table.
     OfTable(usize, TableView),
@@ -161,7 +162,8 @@ struct Rewriter<'a> {
     requests: Requests,
     /// The names of the common table expressions in scope: one list for each enclosing query, innermost query last.
     scopes: Vec<Vec<String>>,
-    /// The `WITH` clauses of the enclosing queries. A clause is taken out of the AST while its query is visited.
+    /// The `WITH` clauses of the enclosing queries, outermost first, with those of their common table expressions that
+    /// were visited. A clause is taken out of the AST while its query is visited.
     withs: Vec<Option<With>>,
     /// The names of all common table expressions of the statement.
     with_names: Vec<String>,
@@ -187,18 +189,22 @@ impl VisitorMut for Rewriter<'_> {
         }
         self.scopes.push(Vec::new());
         let mut with = query.with.take();
-        for cte in with.iter_mut().flat_map(|with| with.cte_tables.iter_mut()) {
+        let ctes = with.as_mut().map(|with| std::mem::take(&mut with.cte_tables)).unwrap_or_default();
+        self.withs.push(with);
+        for mut cte in ctes {
             cte.query.visit(self)?;
             let name = normalize(&cte.alias.name);
-            if name.starts_with(INTERNAL_PREFIX) {
+            if name.starts_with(INTERNAL_PREFIX) || name == SEARCHED {
                 return flow(Err(Error::refused(format!("name {name}"), "this prefix is reserved")));
             }
             self.with_names.push(name.clone());
             if let Some(scope) = self.scopes.last_mut() {
                 scope.push(name);
             }
+            if let Some(Some(with)) = self.withs.last_mut() {
+                with.cte_tables.push(cte);
+            }
         }
-        self.withs.push(with);
         ControlFlow::Continue(())
     }
 
@@ -239,6 +245,7 @@ impl Rewriter<'_> {
     }
 
     fn rewrite_factor(&mut self, factor: &mut TableFactor) -> Result<()> {
+        check_alias(factor)?;
         match factor {
             TableFactor::Table {
                 name,
@@ -305,13 +312,55 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Rewrites a subquery that is planned by itself, and gives it the common table expressions that it names.
+    fn rewrite_separate(&mut self, query: &mut Query) -> Result<()> {
+        if let ControlFlow::Break(error) = query.visit(self) {
+            return Err(*error);
+        }
+        let own: Vec<String> = query.with.iter().flat_map(|with| &with.cte_tables).map(cte_name).collect();
+        let mut needed = relation_names(query);
+        needed.retain(|name| !own.contains(name));
+        let mut taken: Vec<Cte> = Vec::new();
+        let enclosing = self.withs.iter().flatten().flat_map(|with| &with.cte_tables).rev();
+        for cte in enclosing {
+            let name = cte_name(cte);
+            if !needed.remove(&name) {
+                continue;
+            }
+            // In one WITH clause, the names of two enclosing clauses could not be told apart.
+            if taken.iter().any(|inner| cte_name(inner) == name) {
+                return Err(Error::refused(
+                    format!("WITH name {name}"),
+                    "two queries around the query vector of a search have it; give them different names",
+                ));
+            }
+            needed.extend(relation_names(&cte.query));
+            taken.push(cte.clone());
+        }
+        taken.reverse();
+        match (&mut query.with, self.withs.iter().flatten().next_back()) {
+            (Some(with), _) => {
+                with.cte_tables.splice(0..0, taken);
+            }
+            (None, Some(around)) if !taken.is_empty() => {
+                query.with = Some(With { cte_tables: taken, ..around.clone() });
+            }
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
     /// Returns the relation that a call of a table function stands for.
     fn function(&mut self, function: &str, args: Vec<FunctionArg>) -> Result<RelationRequest> {
-        let view = match function {
-            "vector_search" => {
-                let (table, call) = SearchCall::parse(args, &mut self.params)?;
-                return Ok(RelationRequest::Search(self.table(table), call));
+        if let Some(search) = SearchFunction::named(function) {
+            let (table, mut call) = SearchCall::parse(search, args, &mut self.params)?;
+            let table = self.table(table);
+            if let Some(query) = call.subquery_mut() {
+                self.rewrite_separate(query)?;
             }
+            return Ok(RelationRequest::Search(table, call));
+        }
+        let view = match function {
             "functions" if args.is_empty() => return Ok(RelationRequest::OfLake(LakeView::Functions)),
             "functions" => return Err(Error::refused(function, "write functions() without an argument")),
             "row_ids" => None,
@@ -378,6 +427,38 @@ impl Rewriter<'_> {
             at: None,
         });
         Ok(())
+    }
+}
+
+fn cte_name(cte: &Cte) -> String {
+    normalize(&cte.alias.name)
+}
+
+/// Returns the names of the relations in a query that have one part, as those of common table expressions do.
+fn relation_names(query: &Query) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let _: ControlFlow<()> = visit_relations(query, |name| {
+        if let Some([name]) = parts(name).as_deref() {
+            names.insert(name.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    names
+}
+
+/// Refuses an alias that has a name of internal relations.
+fn check_alias(factor: &TableFactor) -> Result<()> {
+    let alias = match factor {
+        TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
+            alias
+        }
+        _ => return Ok(()),
+    };
+    let Some(alias) = alias else { return Ok(()) };
+    let names = std::iter::once(&alias.name).chain(alias.columns.iter().map(|column| &column.name));
+    match names.map(normalize).find(|name| name.starts_with(INTERNAL_PREFIX) || name == SEARCHED) {
+        Some(name) => Err(Error::refused(format!("alias {name}"), "this name is reserved")),
+        None => Ok(()),
     }
 }
 

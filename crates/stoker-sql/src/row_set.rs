@@ -17,7 +17,6 @@ mod bitmaps;
 mod build;
 mod cleanup;
 mod header;
-mod object;
 mod page;
 mod paged;
 mod partial;

@@ -3,7 +3,6 @@
 mod carried;
 mod determinism;
 mod lift;
-mod origin;
 mod selection;
 mod split;
 

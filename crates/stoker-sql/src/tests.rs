@@ -13,4 +13,5 @@ mod params;
 mod plain_sql;
 mod row_sets;
 mod row_source;
+mod text_search;
 mod vector_search;

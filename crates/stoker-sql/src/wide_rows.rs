@@ -9,6 +9,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::Expr;
 use stoker_columns::fixed_row_bytes;
 
+use crate::search::apply_with_hidden;
+
 /// The approximate bytes of a batch.
 const BATCH_BYTES: usize = 8 << 20;
 /// The assumed bytes of a value of variable width, unless the query has longer constants.
@@ -23,7 +25,7 @@ pub(crate) fn wide_rows(plan: &LogicalPlan) -> DfResult<usize> {
     let mut variable_bytes = VARIABLE_BYTES;
     each_constant(plan, |bytes| variable_bytes = variable_bytes.max(bytes))?;
     let mut row_bytes_max = 1;
-    plan.apply_with_subqueries(|node| {
+    apply_with_hidden(plan, &mut |node| {
         let columns = node.schema().fields().iter();
         let widths = columns.map(|field| fixed_row_bytes(field.data_type()).unwrap_or(variable_bytes));
         row_bytes_max = row_bytes_max.max(widths.fold(0, usize::saturating_add));
@@ -33,7 +35,7 @@ pub(crate) fn wide_rows(plan: &LogicalPlan) -> DfResult<usize> {
 }
 
 fn each_constant(plan: &LogicalPlan, mut found: impl FnMut(usize)) -> DfResult<()> {
-    plan.apply_with_subqueries(|node| {
+    apply_with_hidden(plan, &mut |node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 found(constant_bytes(expr));

@@ -64,11 +64,16 @@ pub(super) fn list(elements: ArrayRef) -> DfResult<ScalarValue> {
 
 /// Returns the numbers of a vector, or of a list of numbers without nulls.
 pub(crate) fn numbers(value: &ParamValue) -> Option<Vec<f64>> {
-    let array = match value {
-        ParamValue::Vector(values) => return Some(values.clone()),
-        ParamValue::Arrow(value) => list_values(value.value())?,
-        _ => return None,
-    };
+    match value {
+        ParamValue::Vector(values) => Some(values.clone()),
+        ParamValue::Arrow(value) => list_numbers(value.value()),
+        _ => None,
+    }
+}
+
+/// Returns the numbers of an array of one list; `None` for NULL, and for a list with nulls or of other values.
+pub(crate) fn list_numbers(list: &ArrayRef) -> Option<Vec<f64>> {
+    let array = list_values(list)?;
     let is_number = array.data_type().is_numeric() && array.null_count() == 0;
     let values = is_number.then(|| cast(&array, &DataType::Float64).ok())??;
     Some(values.as_primitive::<Float64Type>().values().to_vec())

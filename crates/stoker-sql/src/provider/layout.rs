@@ -8,9 +8,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use stoker_columns::{fixed_row_bytes, is_heavy};
-use stoker_lake::ROW_ADDR;
+use stoker_lake::{ROW_ADDR, ROW_ID};
 
-use crate::search::DISTANCE;
+use crate::search::{DISTANCE, RANK, SCORE};
 
 /// The most bytes of heavy columns in an output batch of several rows.
 const HEAVY_BATCH_BYTES: usize = 8 << 20;
@@ -28,8 +28,14 @@ pub(crate) enum OutputColumn {
     Heavy(String),
     /// The row address.
     RowAddr,
+    /// The row id, by which Lance finds rows.
+    RowId,
     /// The distance of a search.
     Distance,
+    /// The text score of a search.
+    Score,
+    /// The rank of a row among those that a search found, from 1.
+    Rank,
 }
 
 /// The output of a scan: its schema, and the source of each of its columns.
@@ -89,10 +95,15 @@ impl Layout {
     }
 
     /// Tells whether the scan must return row addresses: to show them, to read heavy columns, or to count rows when no
-    /// light column is scanned.
+    /// other column is scanned.
     pub(crate) fn needs_row_addr(&self) -> bool {
-        self.light_columns().is_empty()
+        (self.light_columns().is_empty() && !self.needs_row_id())
             || self.columns.iter().any(|c| matches!(c, OutputColumn::RowAddr | OutputColumn::Heavy(_)))
+    }
+
+    /// Tells whether the scan must return row ids.
+    pub(crate) fn needs_row_id(&self) -> bool {
+        self.columns.contains(&OutputColumn::RowId)
     }
 
     /// Builds the output batch from scanned light columns and heavy columns of the same rows.
@@ -107,7 +118,10 @@ impl Layout {
             OutputColumn::Light(name) => light_column(name),
             OutputColumn::Heavy(name) => heavy_column(name),
             OutputColumn::RowAddr => light_column(ROW_ADDR),
+            OutputColumn::RowId => light_column(ROW_ID),
             OutputColumn::Distance => light_column(DISTANCE),
+            OutputColumn::Score => light_column(SCORE),
+            OutputColumn::Rank => light_column(RANK),
         });
         let columns: Vec<ArrayRef> = columns.collect::<DfResult<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(light.num_rows()));

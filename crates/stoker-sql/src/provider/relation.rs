@@ -11,7 +11,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as DfResult, Statistics};
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::Expr;
 use stoker_columns::is_heavy;
@@ -21,7 +21,7 @@ use stoker_types::to_usize;
 
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};
-use crate::search::{DISTANCE, Search, SearchExec};
+use crate::search::{Search, SearchExec, SearchKind, physical_part};
 use crate::{Error, Result};
 
 /// The column of `row_ids` that holds row addresses.
@@ -32,13 +32,15 @@ const ROW_ID: &str = "row_id";
 pub(crate) struct CarriedNames {
     /// The row address, `UInt64`.
     pub(crate) row_addr: String,
-    /// A second copy of the distance, `Float32`, which only searches have.
+    /// A second copy of the distance, `Float32`, which only searches for vectors have.
     pub(crate) distance: String,
+    /// The rank, `Int64`, which only other searches have.
+    pub(crate) rank: String,
 }
 
 /// A relation of a query.
 ///
-/// The columns are those of the table, then `_distance` for a search or `row_id` for `row_ids`, then the hidden columns
+/// The columns are those of the table, then those that a search computes or `row_id` for `row_ids`, then the hidden columns
 /// for a sample query.
 #[derive(Clone)]
 pub(crate) struct Relation {
@@ -55,9 +57,9 @@ impl Relation {
         let table_schema = table.table.schema();
         let mut fields: Vec<FieldRef> = table_schema.fields().iter().cloned().collect();
         let mut columns: Vec<OutputColumn> = fields.iter().map(|field| OutputColumn::of(field)).collect();
-        if search.is_some() {
-            fields.push(Arc::new(Field::new(DISTANCE, DataType::Float32, true)));
-            columns.push(OutputColumn::Distance);
+        for (field, column) in search.iter().flat_map(|search| search.kind.columns()) {
+            fields.push(Arc::new(field));
+            columns.push(column);
         }
         let schema = Arc::new(Schema::new(fields));
         Self { table, search: search.map(Arc::new), fragments: None, schema, columns }
@@ -103,9 +105,16 @@ impl Relation {
         let mut fields: Vec<FieldRef> = self.schema.fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new(&names.row_addr, DataType::UInt64, true)));
         relation.columns.push(OutputColumn::RowAddr);
-        if self.search.is_some() {
-            fields.push(Arc::new(Field::new(&names.distance, DataType::Float32, true)));
-            relation.columns.push(OutputColumn::Distance);
+        match self.search.as_ref().map(|search| &search.kind) {
+            Some(SearchKind::Vector(_)) => {
+                fields.push(Arc::new(Field::new(&names.distance, DataType::Float32, true)));
+                relation.columns.push(OutputColumn::Distance);
+            }
+            Some(SearchKind::Words(_) | SearchKind::Hybrid(_)) => {
+                fields.push(Arc::new(Field::new(&names.rank, DataType::Int64, true)));
+                relation.columns.push(OutputColumn::Rank);
+            }
+            None => {}
         }
         relation.schema = Arc::new(Schema::new(fields));
         relation
@@ -124,18 +133,28 @@ impl Relation {
         self.table().fragments().into_iter().filter(is_scanned).collect()
     }
 
-    /// Returns the same search over fewer rows: only those for which `prefilter` holds too.
-    pub(crate) fn with_prefilter(&self, prefilter: Expr) -> Self {
-        let mut relation = self.clone();
-        relation.search = self.search.as_ref().map(|search| {
-            let mut search = search.as_ref().clone();
-            search.prefilter = Some(Arc::new(match search.prefilter.as_deref() {
-                Some(earlier) => earlier.clone().and(prefilter),
-                None => prefilter,
-            }));
-            Arc::new(search)
-        });
-        relation
+    /// Returns the relation of all rows of the same table, with one more column, the row id, and the column's name.
+    pub(crate) fn with_hidden_row_ids(&self) -> (Self, String) {
+        let mut relation = Self::new(self.table.clone(), None);
+        let name = stoker_lake::ROW_ID.to_string();
+        let mut fields: Vec<FieldRef> = relation.schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(&name, DataType::UInt64, true)));
+        relation.columns.push(OutputColumn::RowId);
+        relation.schema = Arc::new(Schema::new(fields));
+        (relation, name)
+    }
+
+    /// Returns the same search among the rows with the ids that this plan gives.
+    pub(crate) fn with_prefilter(&self, prefilter: LogicalPlan) -> Self {
+        let search = self.search.as_deref().cloned();
+        let search = search.map(|search| Arc::new(Search { prefilter: Some(Arc::new(prefilter)), ..search }));
+        Self { search, ..self.clone() }
+    }
+
+    /// Returns the same relation with other hidden plans of its search.
+    pub(crate) fn map_hidden(&self, map: &mut dyn FnMut(LogicalPlan) -> Result<LogicalPlan>) -> Result<Self> {
+        let search = self.search.as_ref().map(|search| search.map_hidden(map).map(Arc::new)).transpose()?;
+        Ok(Self { search, ..self.clone() })
     }
 
     /// Tells whether Lance can evaluate the filter in its scan. Lance evaluates any expression over light columns. A
@@ -178,7 +197,16 @@ impl TableProvider for Relation {
             None => Layout::new(self.schema.clone(), self.columns.clone()),
         };
         if let Some(search) = &self.search {
-            return Ok(Arc::new(SearchExec::new(self.table.clone(), search.as_ref().clone(), layout, limit)));
+            let prefilter = match &search.prefilter {
+                Some(plan) => Some(physical_part(state, plan).await?),
+                None => None,
+            };
+            let query = match search.query_plan() {
+                Some(plan) => Some(physical_part(state, plan).await?),
+                None => None,
+            };
+            let kind = search.kind.clone();
+            return Ok(Arc::new(SearchExec::new(self.table.clone(), kind, layout, limit, prefilter, query)));
         }
         let target_partitions = state.config().target_partitions();
         let filter = conjunction(filters.to_vec());
@@ -197,7 +225,7 @@ impl TableProvider for Relation {
         let num_rows = to_usize(self.scanned().iter().map(|fragment| fragment.num_rows).sum::<u64>());
         let num_rows = match &self.search {
             None => Precision::Exact(num_rows),
-            Some(search) => Precision::Inexact(num_rows.min(search.k)),
+            Some(search) => Precision::Inexact(num_rows.min(search.kind.k())),
         };
         Some(statistics(&self.schema, num_rows))
     }

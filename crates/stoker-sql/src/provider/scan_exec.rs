@@ -126,10 +126,11 @@ impl ExecutionPlan for ScanExec {
             columns: self.layout.light_columns(),
             filter: self.filter.clone(),
             limit: self.limit.map(|limit| limit as u64),
+            with_row_id: self.layout.needs_row_id(),
             with_row_addr: self.layout.needs_row_addr(),
             fragments: Some(group.ids.clone()),
-            nearest: None,
             batch_size: BATCH_ROWS,
+            ..ScanRequest::default()
         };
         let (table, layout) = (self.table.clone(), self.layout.clone());
         let batches = async move {

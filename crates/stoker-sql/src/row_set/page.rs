@@ -9,7 +9,7 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::arrow::row::{RowConverter, SortField};
 use stoker_types::{Digest, DigestBuilder};
 
-use super::object::unframe;
+use super::store::unframe;
 use crate::Result;
 
 /// The rows of every page but the last.

@@ -22,7 +22,7 @@ use stoker_types::{Digest, Snapshot};
 
 use super::FragmentRows;
 use super::bitmaps::{Bitmaps, BitmapsBuilder};
-use super::object::{frame, unframe};
+use super::store::{frame, unframe};
 use crate::{Error, Result};
 
 /// The version of the format of the bytes.

@@ -1,15 +1,17 @@
-//! Stores the objects of row sets in the lake.
+//! Stores the objects of row sets in the lake. The content of each is framed with a magic number and a checksum.
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::future::join;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use stoker_lake::{Objects, PutOutcome};
 use stoker_types::{Digest, ErrorKind};
 
-use super::object::{frame, unframe};
 use crate::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"STKRROWS";
+const DIGEST_BYTES: usize = 32;
 
 /// The most requests at the same time that check whether objects exist.
 const NUM_PROBES: usize = 16;
@@ -99,5 +101,27 @@ impl Store {
         let Some(framed) = self.get(path).await? else { return Ok(None) };
         let corrupt = |reason| Error::RowSetCorrupt { path: path.to_string(), reason };
         unframe(&framed).map(Some).map_err(corrupt)
+    }
+}
+
+/// Returns the magic number, the SHA-256 digest of the content, and the content, as one buffer.
+pub(super) fn frame(content: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(MAGIC.len() + DIGEST_BYTES + content.len());
+    framed.put_slice(MAGIC);
+    framed.put_slice(Digest::of(content).as_bytes());
+    framed.put_slice(content);
+    framed.freeze()
+}
+
+/// Returns the content of a framed object, or what is wrong with the object.
+pub(super) fn unframe(framed: &Bytes) -> Result<Bytes, String> {
+    let start = MAGIC.len() + DIGEST_BYTES;
+    if framed.len() < start || &framed[..MAGIC.len()] != MAGIC {
+        return Err("it does not begin like a row set object".to_string());
+    }
+    let content = framed.slice(start..);
+    match &framed[MAGIC.len()..start] == Digest::of(&content).as_bytes() {
+        true => Ok(content),
+        false => Err("its checksum does not match: it is truncated or changed".to_string()),
     }
 }

@@ -6,12 +6,14 @@ use datafusion::logical_expr::LogicalPlan;
 use stoker_functions::Activity;
 
 use crate::Error;
+use crate::search::apply_with_hidden;
 
 /// Checks the number of operators and expressions of a plan. A common table expression that is named twice counts
-/// twice, as every rule of the planner walks through both copies. Counting stops at the limit.
+/// twice, as every rule of the planner walks through both copies. Hidden plans of searches count too. Counting stops at
+/// the limit.
 pub(crate) fn check_expanded(plan: &LogicalPlan, activity: &Activity) -> DfResult<()> {
     let mut nodes = Nodes { counted: 0, limit: activity.plan_nodes_max() };
-    plan.apply_with_subqueries(|node| {
+    apply_with_hidden(plan, &mut |node| {
         activity.check()?;
         nodes.count_expressions(node)
     })?;

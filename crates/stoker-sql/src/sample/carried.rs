@@ -10,8 +10,10 @@ use crate::provider::CarriedNames;
 /// The content of a hidden column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
-    /// The distance of a search, which sorts before addresses.
+    /// The distance of a search for vectors, which sorts before addresses.
     Distance,
+    /// The rank of a row in another search, which sorts before addresses.
+    Rank,
     /// The row address of a scan.
     RowAddr,
 }
@@ -28,6 +30,7 @@ pub(super) fn names(source: usize) -> CarriedNames {
     CarriedNames {
         row_addr: Carried { role: Role::RowAddr, source }.name(),
         distance: Carried { role: Role::Distance, source }.name(),
+        rank: Carried { role: Role::Rank, source }.name(),
     }
 }
 
@@ -36,6 +39,7 @@ impl Carried {
         match self.role {
             Role::RowAddr => format!("{INTERNAL_PREFIX}_row_addr_{}", self.source),
             Role::Distance => format!("{INTERNAL_PREFIX}_distance_{}", self.source),
+            Role::Rank => format!("{INTERNAL_PREFIX}_rank_{}", self.source),
         }
     }
 
@@ -44,6 +48,7 @@ impl Carried {
         let null = match self.role {
             Role::RowAddr => ScalarValue::UInt64(None),
             Role::Distance => ScalarValue::Float32(None),
+            Role::Rank => ScalarValue::Int64(None),
         };
         Expr::Literal(null, None).alias(self.name())
     }
@@ -63,6 +68,6 @@ pub(super) fn visible(plan: &LogicalPlan) -> Vec<Column> {
 }
 
 fn is_carried(name: &str) -> bool {
-    name.strip_prefix(INTERNAL_PREFIX)
-        .is_some_and(|rest| rest.starts_with("_row_addr_") || rest.starts_with("_distance_"))
+    let roles = ["_row_addr_", "_distance_", "_rank_"];
+    name.strip_prefix(INTERNAL_PREFIX).is_some_and(|rest| roles.iter().any(|role| rest.starts_with(role)))
 }

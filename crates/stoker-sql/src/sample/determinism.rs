@@ -6,13 +6,14 @@ use datafusion::logical_expr::{LogicalPlan, Volatility};
 use datafusion::prelude::Expr;
 
 use crate::provider::Relation;
+use crate::search::apply_with_hidden;
 use crate::{Error, Result};
 
-/// Checks that every function of the plan and its subqueries always returns the same result for the same arguments, and
-/// that none of them reads the catalog, which changes without a new version of a table.
+/// Checks that every function of the plan, its subqueries and its hidden plans always returns the same result for the
+/// same arguments, and that none of them reads the catalog, which changes without a new version of a table.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     let (mut found, mut catalog) = (None, None);
-    plan.apply_with_subqueries(|node| {
+    apply_with_hidden(plan, &mut |node| {
         if let LogicalPlan::TableScan(scan) = node
             && Relation::of(&source_as_provider(&scan.source)?).is_none()
         {

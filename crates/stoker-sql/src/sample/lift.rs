@@ -25,8 +25,8 @@ use stoker_columns::is_heavy;
 use stoker_lake::Table;
 
 use super::carried::{Carried, Role, names, visible};
-use super::origin::Origin;
 use crate::provider::Relation;
+use crate::search::SearchKind;
 use crate::{Error, Result};
 
 mod window;
@@ -46,6 +46,41 @@ pub(super) struct Lifted {
     pub(super) lossy: bool,
     /// The sources that may be missing from a row because of an outer join.
     pub(super) optional: BTreeSet<usize>,
+}
+
+/// The source of a column's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An unchanged column of a scan whose row address is carried. After a UNION there are several.
+    Bare(Vec<(usize, String)>),
+    /// Another source, in plain words that follow the column's name, such as `goes through an aggregate`.
+    Other(String),
+}
+
+impl Origin {
+    pub(super) fn other(reason: &str) -> Self {
+        Origin::Other(reason.to_string())
+    }
+
+    /// Returns the origin after an operator that drops row addresses.
+    pub(super) fn without_address(self, reason: &str) -> Self {
+        match self {
+            Origin::Bare(_) => Origin::other(reason),
+            other => other,
+        }
+    }
+
+    /// Returns the origin of a column of a UNION.
+    pub(super) fn union(branches: impl IntoIterator<Item = Origin>) -> Self {
+        let mut all = Vec::new();
+        for branch in branches {
+            match branch {
+                Origin::Bare(candidates) => all.extend(candidates),
+                other => return other,
+            }
+        }
+        Origin::Bare(all)
+    }
 }
 
 /// The lifted plan and its scanned tables. A source is an index into these tables.
@@ -206,6 +241,8 @@ impl Lifter {
         }
         let source = self.tables.len();
         self.tables.push(relation.table().clone());
+        // Like subqueries, hidden plans must be deterministic, and the addresses of their rows are not needed.
+        let relation = relation.map_hidden(&mut |hidden| self.lift(hidden)?.into_visible())?;
         let carrying = relation.with_carried(&names(source));
         let num_visible = scan.source.schema().fields().len();
         let num_all = datafusion::catalog::TableProvider::schema(&carrying).fields().len();
@@ -213,7 +250,10 @@ impl Lifter {
             indices.extend(num_visible..num_all);
             indices
         });
-        let is_search = relation.search().is_some();
+        let order = relation.search().map(|search| match search.kind {
+            SearchKind::Vector(_) => Role::Distance,
+            SearchKind::Words(_) | SearchKind::Hybrid(_) => Role::Rank,
+        });
         let lifted = TableScan::try_new(
             scan.table_name,
             provider_as_source(Arc::new(carrying)),
@@ -229,8 +269,8 @@ impl Lifter {
         });
         let origins = origins.collect();
         let mut carried = vec![Carried { role: Role::RowAddr, source }];
-        if is_search {
-            carried.insert(0, Carried { role: Role::Distance, source });
+        if let Some(role) = order {
+            carried.insert(0, Carried { role, source });
         }
         Ok(Lifted { plan, origins, carried, sorted: false, repeats: false, lossy: false, optional: BTreeSet::new() })
     }

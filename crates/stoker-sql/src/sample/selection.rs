@@ -10,8 +10,7 @@ use stoker_columns::is_heavy;
 use stoker_lake::Table;
 
 use super::carried::{Carried, Role, visible};
-use super::lift::LiftedQuery;
-use super::origin::Origin;
+use super::lift::{LiftedQuery, Origin};
 use super::split::split_of;
 use super::{ColumnSource, SampleColumn, Split};
 use crate::{Error, Result};
@@ -70,7 +69,7 @@ pub(super) fn select(
             if candidates.iter().any(|(source, _)| root.optional.contains(source)));
         columns.push(SampleColumn { field: field.clone(), source, optional });
     }
-    let searches = root.carried.iter().any(|carried| carried.role == Role::Distance);
+    let searches = root.carried.iter().any(|carried| carried.role != Role::RowAddr);
     let ordered = root.sorted || searches;
     let ranked = ordered || root.repeats || kept.len() > 1 || !computed.is_empty();
     let mut exprs = Vec::with_capacity(kept.len() + computed.len());

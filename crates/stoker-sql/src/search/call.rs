@@ -1,37 +1,41 @@
-//! Parses the arguments of `vector_search`.
+//! Parses the arguments of search functions.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use arrow_array::{ArrayRef, Float64Array};
-use arrow_cast::cast;
-use arrow_schema::{ArrowError, DataType};
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Value,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Value,
 };
 use stoker_dialect::AT_OPERATOR;
-use stoker_lake::{Metric, Table};
+use stoker_lake::Table;
+use stoker_text::TextQuery;
 use stoker_types::SnapshotRef;
 
-use super::Search;
+use super::options::SearchOptions;
+use super::vector_type::VectorType;
+use super::{HybridSearch, QuerySource, Search, SearchFunction, SearchKind, VectorSearch, WordSearch, is_computed};
 use crate::params::{Params, numbers};
 use crate::resolve::{At, Constant, TableRequest, normalize, single_name, table_name};
 use crate::{Error, Result};
 
-/// The most rows that one search may return.
-const K_MAX: i64 = 1_000_000;
-const K_DEFAULT: usize = 10;
-const USAGE: &str = "write vector_search(table, column, query, k => 10, metric => 'l2' | 'cosine' | 'dot', \
-                     nprobes => n, refine => n, use_index => true); the query is an array or a parameter";
-
 /// The arguments as written, before they are checked against the table.
 pub(crate) struct SearchCall {
+    function: SearchFunction,
+    vector: Option<VectorArguments>,
+    words: Option<WordArguments>,
+    options: SearchOptions,
+}
+
+struct VectorArguments {
     column: String,
     query: QueryVector,
-    k: usize,
-    metric: Metric,
-    use_index: bool,
-    nprobes: Option<usize>,
-    refine: Option<u32>,
+}
+
+struct WordArguments {
+    columns: Vec<String>,
+    /// The search text; `None` for a parameter that has no value yet.
+    query: Option<String>,
 }
 
 /// The vector that a search compares with.
@@ -39,11 +43,18 @@ enum QueryVector {
     Given(Vec<f64>),
     /// A parameter that has no value yet, by its index; without one, only some elements are parameters.
     Unbound(Option<usize>),
+    /// A subquery. Its relations are replaced after the arguments were read.
+    Subquery(Box<Query>),
 }
 
 impl SearchCall {
     /// Reads the arguments. Also returns the table that they name.
-    pub(crate) fn parse(args: Vec<FunctionArg>, params: &mut Params) -> Result<(TableRequest, Self)> {
+    pub(crate) fn parse(
+        function: SearchFunction,
+        args: Vec<FunctionArg>,
+        params: &mut Params,
+    ) -> Result<(TableRequest, Self)> {
+        let (name, usage) = (function.name(), function.usage());
         let mut positional = Vec::new();
         let mut named = Vec::new();
         for arg in args {
@@ -52,139 +63,182 @@ impl SearchCall {
                 FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
                     named.push((name.value.to_ascii_lowercase(), expr));
                 }
-                other => return Err(Error::refused(format!("vector_search argument {other}"), USAGE)),
+                other => return Err(Error::refused(format!("{name} argument {other}"), usage)),
             }
         }
-        let [table, column, query] = positional.as_slice() else {
-            return Err(Error::refused(format!("vector_search has {} positional arguments", positional.len()), USAGE));
+        let (table, vector, words) = match (function, positional.as_slice()) {
+            (SearchFunction::Vector, [table, column, query]) => (table, Some((column, query)), None),
+            (SearchFunction::Words, [table, columns, query]) => (table, None, Some((columns, query))),
+            (SearchFunction::Hybrid, [table, column, query, columns, words]) => {
+                (table, Some((column, query)), Some((columns, words)))
+            }
+            _ => {
+                let num_positional = positional.len();
+                return Err(Error::refused(format!("{name} has {num_positional} positional arguments"), usage));
+            }
         };
         let mut request = table_argument(table, params)?;
-        let mut call = SearchCall {
-            column: name_argument(column)?,
-            query: query_argument(query, params)?,
-            k: K_DEFAULT,
-            metric: Metric::L2,
-            use_index: true,
-            nprobes: None,
-            refine: None,
+        let refuse = |expr: &Expr| Error::refused(format!("{name} argument {expr}"), usage);
+        let vector = match vector {
+            Some((column, query)) => Some(VectorArguments {
+                column: name_of(column).ok_or_else(|| refuse(column))?,
+                query: query_argument(function, query, params)?,
+            }),
+            None => None,
         };
-        for (index, (name, value)) in named.iter().enumerate() {
-            if named[..index].iter().any(|(earlier, _)| earlier == name) {
-                return Err(Error::refused(format!("vector_search option {name}"), "it is given twice"));
+        let words = match words {
+            Some((columns, query)) => {
+                params.expect(query, DataType::Utf8);
+                let query = match Constant::parse(query, params)? {
+                    Constant::Text(text) => Some(text),
+                    Constant::Unbound => None,
+                    _ => return Err(refuse(query)),
+                };
+                Some(WordArguments { columns: names_of(columns).ok_or_else(|| refuse(columns))?, query })
             }
-            if matches!(name.as_str(), "version" | "tag" | "timestamp") {
+            None => None,
+        };
+        let mut options = SearchOptions::default();
+        // Which words are frequent depends on the language.
+        named.sort_by_key(|(option, _)| option == "stop_words");
+        for (index, (option, value)) in named.iter().enumerate() {
+            let earlier: Vec<&str> = named[..index].iter().map(|(earlier, _)| earlier.as_str()).collect();
+            if earlier.contains(&option.as_str()) {
+                return Err(Error::refused(format!("{name} option {option}"), "it is given twice"));
+            }
+            if (option == "exact" && earlier.contains(&"use_index"))
+                || (option == "use_index" && earlier.contains(&"exact"))
+            {
+                return Err(Error::refused(
+                    format!("{name} options exact and use_index"),
+                    "they say the same; give one",
+                ));
+            }
+            if matches!(option.as_str(), "version" | "tag" | "timestamp") {
                 if request.at != At::Ref(SnapshotRef::Latest) {
-                    return Err(Error::refused(format!("vector_search option {name}"), "the version is given twice"));
+                    return Err(Error::refused(format!("{name} option {option}"), "the version is given twice"));
                 }
-                request.at = At::named(name, value, params)?;
+                request.at = At::named(option, value, params)?;
             } else {
-                match name.as_str() {
-                    "k" | "nprobes" | "refine" => params.expect(value, DataType::Int64),
-                    "use_index" => params.expect(value, DataType::Boolean),
-                    _ => {}
-                }
-                call.set(name, Constant::parse(value, params)?)?;
+                options.set(function, option, value, params)?;
             }
         }
-        Ok((request, call))
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the patterns limit the numbers")]
-    fn set(&mut self, name: &str, value: Constant) -> Result<()> {
-        match (name, value) {
-            ("k", Constant::Int(k)) if (1..=K_MAX).contains(&k) => self.k = k as usize,
-            ("k" | "metric" | "use_index" | "nprobes" | "refine", Constant::Unbound) => {}
-            ("k", value) => {
-                return Err(Error::refused(format!("k => {value:?}"), format!("it must be from 1 to {K_MAX}")));
-            }
-            ("metric", Constant::Text(metric)) => {
-                self.metric = match metric.to_ascii_lowercase().as_str() {
-                    "l2" => Metric::L2,
-                    "cosine" => Metric::Cosine,
-                    "dot" => Metric::Dot,
-                    _ => return Err(Error::refused(format!("metric => '{metric}'"), "it must be l2, cosine or dot")),
-                }
-            }
-            ("use_index", Constant::Bool(use_index)) => self.use_index = use_index,
-            ("nprobes", Constant::Int(n)) if (1..=i64::from(u32::MAX)).contains(&n) => self.nprobes = Some(n as usize),
-            ("refine", Constant::Int(n)) if (1..=1_000).contains(&n) => self.refine = Some(n as u32),
-            (name, value) => return Err(Error::refused(format!("vector_search option {name} => {value:?}"), USAGE)),
-        }
-        Ok(())
+        Ok((request, SearchCall { function, vector, words, options }))
     }
 
     /// Returns the index of the parameter that is to be the query vector, and its type, if it has no value yet.
     pub(crate) fn unbound_vector(&self, table: &Table) -> Option<(usize, DataType)> {
-        let QueryVector::Unbound(Some(index)) = self.query else { return None };
-        let field = table.schema().field_with_name(&self.column).ok()?.data_type().clone();
+        let vector = self.vector.as_ref()?;
+        let QueryVector::Unbound(Some(index)) = vector.query else { return None };
+        let field = table.schema().field_with_name(&vector.column).ok()?.data_type().clone();
         Some((index, field))
     }
 
-    /// Checks the arguments against the table.
-    pub(crate) fn bind(&self, table: &Table) -> Result<Search> {
-        let schema = table.schema();
-        let Ok(field) = schema.field_with_name(&self.column) else {
-            let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-            return Err(Error::refused(
-                format!("vector_search: unknown column {}", self.column),
-                format!("the columns of {} are: {}", table.name(), known.join(", ")),
-            ));
-        };
-        let refuse = |reason: String| Error::refused(format!("vector_search: column {}", self.column), reason);
-        let DataType::FixedSizeList(item, length) = field.data_type() else {
-            return Err(refuse(format!("it is {}, not a vector", field.data_type())));
-        };
-        let dimensions = usize::try_from(*length).unwrap_or_default();
-        let given = match &self.query {
-            QueryVector::Given(given) => given.clone(),
-            // The columns of the result are the same for any vector.
-            QueryVector::Unbound(_) => vec![1.0; dimensions],
-        };
-        if dimensions != given.len() {
-            return Err(refuse(format!("it has {length} dimensions, the query has {}", given.len())));
+    /// The subquery that gives the query vector, if one does.
+    pub(crate) fn subquery(&self) -> Option<&Query> {
+        match &self.vector.as_ref()?.query {
+            QueryVector::Subquery(query) => Some(query),
+            _ => None,
         }
-        if let Some(value) = given.iter().find(|value| !value.is_finite()) {
-            return Err(refuse(format!("the query holds {value}")));
-        }
-        let query = match item.data_type() {
-            DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::UInt8 => {
-                elements(&given, item.data_type(), self.metric).map_err(refuse)?
-            }
-            other => return Err(refuse(format!("vectors of {other} cannot be searched"))),
-        };
-        Ok(Search {
-            column: self.column.clone(),
-            query,
-            k: self.k,
-            metric: self.metric,
-            use_index: self.use_index,
-            nprobes: self.nprobes,
-            refine: self.refine,
-            prefilter: None,
-        })
     }
-}
 
-/// Converts a query vector to the column's element type, or returns why the vector has no distances in this type.
-fn elements(query: &[f64], element: &DataType, metric: Metric) -> Result<ArrayRef, String> {
-    let text = |source: ArrowError| source.to_string();
-    let values = cast(&Float64Array::from(query.to_vec()), element).map_err(text)?;
-    let kept = cast(&values, &DataType::Float64).map_err(text)?;
-    let kept = kept.as_primitive::<Float64Type>();
-    let lost = kept.iter().zip(query).find(|(kept, _)| !kept.is_some_and(f64::is_finite));
-    if let Some((_, value)) = lost {
-        return Err(format!("the query holds {value}, which {element} cannot hold"));
+    /// The same, to replace its relations.
+    pub(crate) fn subquery_mut(&mut self) -> Option<&mut Query> {
+        match &mut self.vector.as_mut()?.query {
+            QueryVector::Subquery(query) => Some(query),
+            _ => None,
+        }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "Lance computes norms in f32")]
-    let norm = kept.values().iter().map(|value| (*value as f32) * (*value as f32)).sum::<f32>();
-    match metric {
-        Metric::Cosine if norm == 0.0 => {
-            Err("the query has length zero, so that it has no cosine distance; use metric => 'l2'".to_string())
+
+    /// Checks the arguments against the table. `subquery` is the plan of [`SearchCall::subquery`].
+    pub(crate) fn bind(&self, table: &Table, subquery: Option<LogicalPlan>) -> Result<Search> {
+        let SearchOptions { k, candidates, weights, rrf_k, .. } = self.options;
+        // Each side of a hybrid search finds as many rows.
+        let of_side = if self.function == SearchFunction::Hybrid { candidates.unwrap_or(k) } else { k };
+        let vector =
+            self.vector.as_ref().map(|vector| self.bind_vector(vector, table, subquery, of_side)).transpose()?;
+        let words = self.words.as_ref().map(|words| self.bind_words(words, table, of_side)).transpose()?;
+        let kind = match (vector, words) {
+            (Some(vector), Some(words)) => SearchKind::Hybrid(HybridSearch { vector, words, k, weights, rrf_k }),
+            (Some(vector), None) => SearchKind::Vector(vector),
+            (None, Some(words)) => SearchKind::Words(words),
+            (None, None) => return Err(Error::internal("a search without arguments")),
+        };
+        if let Some(field) = table.schema().fields().iter().find(|field| is_computed(field.name())) {
+            return Err(Error::refused(
+                format!("{} of {}", self.function.name(), table.name()),
+                format!("the table has a column {} of its own; searches compute columns of this name", field.name()),
+            ));
         }
-        Metric::Cosine if norm.is_infinite() => {
-            Err("the query is too long for a cosine distance; divide it by its length".to_string())
+        Ok(Search { kind, prefilter: None })
+    }
+
+    fn bind_vector(
+        &self,
+        VectorArguments { column, query }: &VectorArguments,
+        table: &Table,
+        subquery: Option<LogicalPlan>,
+        k: usize,
+    ) -> Result<VectorSearch> {
+        let SearchOptions { metric, use_index, nprobes, refine, .. } = self.options;
+        let data_type = self.column_type(column, table)?;
+        let refuse = |reason: String| self.refuse_column(column, reason);
+        let vector_type = VectorType::of(&data_type).map_err(refuse)?;
+        let query = match (query, subquery) {
+            (_, Some(plan)) => {
+                vector_type.check_subquery(&plan).map_err(refuse)?;
+                QuerySource::Plan(Arc::new(plan))
+            }
+            (QueryVector::Given(given), None) => QuerySource::Given(vector_type.query(given, metric).map_err(refuse)?),
+            // The columns of the result are the same for any vector.
+            (QueryVector::Unbound(_) | QueryVector::Subquery(_), None) => {
+                QuerySource::Given(vector_type.query(&vector_type.any(), metric).map_err(refuse)?)
+            }
+        };
+        Ok(VectorSearch { column: column.clone(), vector_type, query, k, metric, use_index, nprobes, refine })
+    }
+
+    fn bind_words(
+        &self,
+        WordArguments { columns, query }: &WordArguments,
+        table: &Table,
+        k: usize,
+    ) -> Result<WordSearch> {
+        for (index, column) in columns.iter().enumerate() {
+            let data_type = self.column_type(column, table)?;
+            if !matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+                return Err(self.refuse_column(column, format!("it is {data_type}, not text")));
+            }
+            if columns[..index].contains(column) {
+                return Err(self.refuse_column(column, "it is given twice".to_string()));
+            }
         }
-        _ => Ok(values),
+        let SearchOptions { analysis, use_index, .. } = self.options;
+        // The columns of the result are the same for any words.
+        let text = query.as_deref().unwrap_or("any");
+        let query = TextQuery::parse(text, &analysis).map_err(|source| {
+            let shown: String = text.chars().take(100).collect();
+            Error::refused(format!("{} for '{shown}'", self.function.name()), source.to_string())
+        })?;
+        Ok(WordSearch { columns: columns.clone(), query: Arc::new(query), analysis, k, use_index })
+    }
+
+    fn column_type(&self, column: &str, table: &Table) -> Result<DataType> {
+        let schema = table.schema();
+        match schema.field_with_name(column) {
+            Ok(field) => Ok(field.data_type().clone()),
+            Err(_) => {
+                let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                Err(Error::refused(
+                    format!("{}: unknown column {column}", self.function.name()),
+                    format!("the columns of {} are: {}", table.name(), known.join(", ")),
+                ))
+            }
+        }
+    }
+
+    fn refuse_column(&self, column: &str, reason: String) -> Error {
+        Error::refused(format!("{}: column {column}", self.function.name()), reason)
     }
 }
 
@@ -203,26 +257,35 @@ pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRe
             Ok(TableRequest { name: table_name(&name)?, at: At::Ref(SnapshotRef::Latest) })
         }
         other => {
-            let refuse = |_| Error::refused(other.to_string(), "the name of a table is needed here");
-            let name = name_argument(other).map_err(refuse)?;
+            let refuse = || Error::refused(other.to_string(), "the name of a table is needed here");
+            let name = name_of(other).ok_or_else(refuse)?;
             Ok(TableRequest { name: table_name(&name)?, at: At::Ref(SnapshotRef::Latest) })
         }
     }
 }
 
-fn name_argument(expr: &Expr) -> Result<String> {
+/// Returns the name that an identifier or a text is.
+fn name_of(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Identifier(ident) => Ok(normalize(ident)),
+        Expr::Identifier(ident) => Some(normalize(ident)),
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Ok(text.clone()),
-            _ => Err(Error::refused(format!("vector_search argument {expr}"), USAGE)),
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
         },
-        _ => Err(Error::refused(format!("vector_search argument {expr}"), USAGE)),
+        _ => None,
     }
 }
 
-fn query_argument(expr: &Expr, params: &mut Params) -> Result<QueryVector> {
-    let refuse = || Error::refused(format!("vector_search query {expr}"), USAGE);
+/// Returns the names in an array, or the one name.
+fn names_of(expr: &Expr) -> Option<Vec<String>> {
+    match expr {
+        Expr::Array(array) if !array.elem.is_empty() => array.elem.iter().map(name_of).collect(),
+        _ => Some(vec![name_of(expr)?]),
+    }
+}
+
+fn query_argument(function: SearchFunction, expr: &Expr, params: &mut Params) -> Result<QueryVector> {
+    let refuse = || Error::refused(format!("{} query {expr}", function.name()), function.usage());
     let of_elements = |numbers: Vec<Option<f64>>| match numbers.into_iter().collect() {
         Some(numbers) => QueryVector::Given(numbers),
         None => QueryVector::Unbound(None),
@@ -232,7 +295,8 @@ fn query_argument(expr: &Expr, params: &mut Params) -> Result<QueryVector> {
             let numbers = array.elem.iter().map(|element| number(element, params)).collect::<Result<_>>()?;
             Ok(of_elements(numbers))
         }
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => query_argument(expr, params),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => query_argument(function, expr, params),
+        Expr::Subquery(query) => Ok(QueryVector::Subquery(query.clone())),
         Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("make_array") => {
             let FunctionArguments::List(list) = &function.args else { return Err(refuse()) };
             let element = |arg: &FunctionArg| match arg {
@@ -247,7 +311,7 @@ fn query_argument(expr: &Expr, params: &mut Params) -> Result<QueryVector> {
                 let Some(value) = value else { return Ok(QueryVector::Unbound(Some(index))) };
                 let vector = numbers(value).ok_or_else(|| {
                     let reason = "the parameter must be a vector without nulls";
-                    Error::refused(format!("vector_search query {name}"), reason)
+                    Error::refused(format!("{} query {name}", function.name()), reason)
                 })?;
                 Ok(QueryVector::Given(vector))
             }
@@ -257,11 +321,12 @@ fn query_argument(expr: &Expr, params: &mut Params) -> Result<QueryVector> {
     }
 }
 
-fn number(expr: &Expr, params: &mut Params) -> Result<Option<f64>> {
+/// Returns a number; `None` for a parameter that has no value yet.
+pub(super) fn number(expr: &Expr, params: &mut Params) -> Result<Option<f64>> {
     match Constant::parse(expr, params)? {
         Constant::Int(value) => Ok(Some(value as f64)),
         Constant::Float(value) => Ok(Some(value)),
         Constant::Unbound => Ok(None),
-        _ => Err(Error::refused(format!("vector_search query element {expr}"), "it must be a number")),
+        _ => Err(Error::refused(format!("element {expr} of an argument"), "it must be a number")),
     }
 }

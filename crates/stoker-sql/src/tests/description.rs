@@ -33,6 +33,11 @@ async fn columns_and_parameters_have_the_types_of_the_statement() {
             vec![("id", DataType::Int64), ("_distance", DataType::Float32)],
             vec![vector, DataType::Int64, DataType::Int64],
         ),
+        (
+            "SELECT id FROM vector_search(samples, emb, (SELECT emb FROM samples WHERE id = $1), k => $2)",
+            vec![("id", DataType::Int64)],
+            vec![DataType::Int64, DataType::Int64],
+        ),
         ("SELECT id FROM samples WHERE label = $1 OR name = $1 LIMIT $2", vec![("id", DataType::Int64)], {
             vec![DataType::Int64, DataType::Int64]
         }),

@@ -151,6 +151,7 @@ async fn no_internal_name_is_shown() {
     for sql in [
         "SELECT s.id, l2_distance(s.emb, $1) AS d FROM samples s JOIN samples AT (VERSION => 1) o USING (id)",
         "SELECT id FROM vector_search(samples, emb, $1) WHERE split = 'test' ORDER BY _distance",
+        "SELECT id FROM vector_search(samples, emb, $1) v WHERE v.label + 1 IN (SELECT label FROM labels)",
     ] {
         let query = fixture.engine.query(sql, &params).await.expect(sql);
         let plan = query.explain().await.expect("a plan");

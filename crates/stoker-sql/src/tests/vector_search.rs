@@ -77,20 +77,155 @@ async fn predicates_that_cannot_move_are_refused() {
     let fixture = Fixture::new().await;
     let call = "vector_search(samples, emb, [1, 2, 3, 1])";
     for condition in [
-        "FROM {call} v WHERE v.label IN (SELECT label FROM labels)",
-        "FROM {call} v WHERE v.id > (SELECT max(label) FROM labels)",
-        "FROM {call} v WHERE EXISTS (SELECT 1 FROM labels l WHERE l.label = v.label)",
         "FROM {call} v WHERE v.id > random() * 10",
+        "FROM {call} v JOIN labels l ON v.label = l.label
+         WHERE EXISTS (SELECT 1 FROM labels m WHERE m.label = v.label + l.label)",
+        "FROM (SELECT id, label + 1 AS z FROM {call}) v WHERE EXISTS (SELECT 1 FROM labels l WHERE l.label = v.z)",
+        "FROM (SELECT label AS id FROM labels) v WHERE EXISTS (SELECT 1 FROM {call} s WHERE s.label = v.id)",
         "FROM {call} v JOIN labels l ON v.label = l.label WHERE v.id > l.weight",
         "FROM {call} v WHERE v.label = 3 OR _distance < 5",
         "FROM labels l LEFT JOIN {call} v ON v.label = l.label WHERE v.id > 3",
         "FROM (SELECT id FROM {call} UNION ALL SELECT label FROM labels) v WHERE v.id > 3",
     ] {
         let sql = format!("SELECT v.id {}", condition.replace("{call}", call));
-        fixture
-            .refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before vector_search", "LIMIT"])
-            .await;
+        fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before the search", "LIMIT"]).await;
     }
+}
+
+#[tokio::test]
+async fn predicates_may_have_subqueries_and_heavy_columns() {
+    let fixture = Fixture::new().await;
+    check(&fixture, "WHERE label IN (SELECT label FROM labels WHERE weight > 1)", 10, |row| {
+        (3..8).contains(&row.label)
+    })
+    .await;
+    check(&fixture, "WHERE label NOT IN (SELECT label FROM labels)", 10, |row| row.label >= 8).await;
+    check(&fixture, "WHERE id > (SELECT 20 * max(label) FROM labels)", 10, |row| row.id > 140).await;
+    check(
+        &fixture,
+        "AS v WHERE EXISTS (SELECT 1 FROM labels l WHERE l.label = v.label AND l.weight < 2) AND v.split = 'test'",
+        10,
+        |row| row.label < 4 && row.split == "test",
+    )
+    .await;
+    check(&fixture, "AS v WHERE NOT EXISTS (SELECT 1 FROM labels l WHERE l.label = v.label)", 10, |row| row.label >= 8)
+        .await;
+    check(&fixture, "v WHERE v.id - 40 > (SELECT max(l.label) FROM labels l WHERE l.label = v.label)", 10, |row| {
+        row.label < 8 && row.id - 40 > row.label
+    })
+    .await;
+    check(&fixture, "WHERE label IN (SELECT label FROM labels LIMIT 3)", 10, |row| row.label < 3).await;
+    check(&fixture, "WHERE label IN (SELECT label FROM labels WHERE weight > 100)", 10, |_| false).await;
+    check(&fixture, "WHERE label = 3 AND tensor_mean(image) > 100", 10, |row| row.label == 3 && row.id % 256 > 100)
+        .await;
+    let late: Vec<Row> = rows(NUM_NEWEST).into_iter().filter(|row| row.id > 250).collect();
+    let found: Vec<i64> = nearest(&late, [0.0; 4], 3).into_iter().map(|(id, _)| id % 10).collect();
+    let rest = "WHERE label IN (SELECT label FROM vector_search(samples, emb, [0, 0, 0, 0], k => 3) WHERE id > 250)";
+    check(&fixture, rest, 10, |row| found.contains(&row.label)).await;
+}
+
+#[tokio::test]
+async fn subqueries_refer_to_the_search_through_queries() {
+    let fixture = Fixture::new().await;
+    let call = "vector_search(samples, emb, [1, 2, 3, 1], k => 12)";
+    let known: Vec<Row> = rows(NUM_NEWEST).into_iter().filter(|row| row.label < 8).collect();
+    let expected: Vec<i64> = nearest(&known, QUERY, 12).into_iter().map(|(id, _)| id).collect();
+    let sql = format!(
+        "SELECT id FROM (SELECT id, label AS y FROM {call}) t
+         WHERE EXISTS (SELECT 1 FROM labels l WHERE l.label = t.y)"
+    );
+    assert_eq!(ints(&fixture.collect(&sql).await, "id"), expected);
+    // The plans of the two subqueries differ only in what is hidden in them.
+    let highest = |label: i64| {
+        let labelled: Vec<Row> = rows(NUM_NEWEST).into_iter().filter(|row| row.label == label).collect();
+        nearest(&labelled, QUERY, 12).into_iter().map(|(id, _)| id).max().expect("a row")
+    };
+    let sql = format!(
+        "WITH t AS (SELECT * FROM {call})
+         SELECT (SELECT max(id) FROM t WHERE label = 1) AS a, (SELECT max(id) FROM t WHERE label = 2) AS b"
+    );
+    let batch = fixture.collect(&sql).await;
+    assert_eq!((ints(&batch, "a"), ints(&batch, "b")), (vec![highest(1)], vec![highest(2)]));
+}
+
+#[tokio::test]
+async fn a_subquery_gives_the_query_vector() {
+    let fixture = Fixture::new().await;
+    let all = rows(NUM_NEWEST);
+    let expected = |rows: &[Row]| -> Vec<i64> { nearest(rows, all[7].emb, 5).into_iter().map(|(id, _)| id).collect() };
+    for sql in [
+        "SELECT id FROM vector_search(samples, emb, (SELECT emb FROM samples WHERE id = $1), k => 5)",
+        "SELECT id FROM vector_search(samples, emb, ((SELECT emb FROM samples WHERE id = $1)), k => 5)",
+        "SELECT id FROM vector_search(samples, emb,
+                                      (WITH q AS (SELECT * FROM samples) SELECT emb FROM q WHERE id = $1), k => 5)",
+        "WITH q AS (SELECT * FROM samples WHERE id < 10), r AS (SELECT emb FROM q WHERE id = $1)
+         SELECT id FROM vector_search(samples, emb, (SELECT emb FROM r), k => 5)",
+        "WITH q AS (SELECT * FROM samples WHERE id < 10),
+              n AS (SELECT id FROM vector_search(samples, emb, (SELECT emb FROM q WHERE id = $1), k => 5))
+         SELECT id FROM n",
+        "WITH q AS (SELECT * FROM samples)
+         SELECT id FROM (WITH r AS (SELECT * FROM q WHERE id = $1)
+                         SELECT id FROM vector_search(samples, emb, (SELECT emb FROM r), k => 5)) t",
+        "SELECT id FROM vector_search(samples, emb,
+                                      (SELECT emb FROM vector_search(samples, emb, [0, 0, 0, 0]) WHERE id = $1),
+                                      k => 5)",
+    ] {
+        let found = ints(&fixture.collect_with(sql, &[ParamValue::Int(7)]).await, "id");
+        assert_eq!(found, expected(&all), "{sql}");
+    }
+    let call = "vector_search(samples, emb, (SELECT emb FROM samples WHERE id = 7), k => 5)";
+    let labelled: Vec<Row> = all.iter().filter(|row| row.label < 8).cloned().collect();
+    let sql = format!("SELECT image FROM {call} WHERE label IN (SELECT label FROM labels)");
+    let (_, row_set) = fixture.sample(&sql).await;
+    assert_eq!(ids(&row_set).await, expected(&labelled));
+    let found = ints(&fixture.collect("SELECT id FROM vector_search(samples, emb, (SELECT [1, 2, 3, 1]))").await, "id");
+    assert_eq!(found, nearest(&all, QUERY, 10).into_iter().map(|(id, _)| id).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_subquery_that_gives_no_vector_is_refused() {
+    let fixture = Fixture::new().await;
+    for (subquery, part) in [
+        ("SELECT emb FROM samples WHERE id = -1", "no row"),
+        ("SELECT emb FROM samples WHERE id < 2", "more than one row"),
+        ("SELECT emb FROM samples", "more than one row"),
+        ("SELECT NULL", "NULL"),
+        ("SELECT [1, 2, NULL, 1]", "contains NULL"),
+        ("SELECT [1, 2, 3]", "4 dimensions, the query has 3"),
+        ("SELECT [1.0, 2.0, 3.0, CAST('NaN' AS DOUBLE)]", "NaN"),
+        ("SELECT id, emb FROM samples WHERE id = 7", "2 columns"),
+        ("SELECT name FROM samples WHERE id = 8", "list of numbers"),
+        ("SELECT emb FROM samples WHERE id = v.id", "v.id"),
+    ] {
+        let sql = format!("SELECT id FROM vector_search(samples, emb, ({subquery})) v");
+        fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &[part]).await;
+    }
+    let sql = "SELECT id FROM vector_search(samples, emb, (SELECT emb FROM absent))";
+    fixture.refuses(sql, &[], ErrorKind::NotFound, &["absent"]).await;
+    let sql = "WITH q AS (SELECT * FROM samples)
+               SELECT id FROM (WITH q AS (SELECT * FROM q WHERE id = 7)
+                               SELECT id FROM vector_search(samples, emb, (SELECT emb FROM q))) t";
+    fixture.refuses(sql, &[], ErrorKind::InvalidRequest, &["WITH name q", "different names"]).await;
+}
+
+#[tokio::test]
+async fn explain_shows_how_a_search_searches() {
+    let fixture = Fixture::new().await;
+    for (arguments, rest, parts) in [
+        ("", "", vec!["search=by index if there is one, "]),
+        (", exact => true", "", vec!["search=exact"]),
+        (", use_index => false", "", vec!["search=exact"]),
+        ("", "WHERE label IN (SELECT label FROM labels)", vec!["and many rows pass", "HashJoinExec", "labels@1"]),
+    ] {
+        let sql = format!("EXPLAIN SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1]{arguments}) {rest}");
+        let shown = format!("{:?}", fixture.collect(&sql).await);
+        assert!(parts.iter().all(|part| shown.contains(part)), "{sql}: {shown}");
+    }
+    let sql = "EXPLAIN ANALYZE FORMAT TREE
+               SELECT id FROM vector_search(samples, emb, (SELECT emb FROM samples WHERE id = 7), k => 5)
+               WHERE label = 3";
+    let shown = format!("{:?}", fixture.collect(sql).await);
+    assert!(shown.matches("ScanExec").count() == 2 && shown.contains("rows: 5"), "{shown}");
 }
 
 #[tokio::test]
@@ -105,6 +240,8 @@ async fn arguments_are_checked() {
         ("samples, emb, [1, 2, 3, 1], metric => 'manhattan'", "cosine"),
         ("samples, emb, [1, 2, 3, 1], nope => 1", "nope"),
         ("samples, emb, [1, 2, 3, 1], k => 1, k => 2", "twice"),
+        ("samples, emb, [1, 2, 3, 1], exact => 1", "exact"),
+        ("samples, emb, [1, 2, 3, 1], exact => true, use_index => false", "give one"),
         ("samples, emb, [1, 2, 3, 1], 5", "positional"),
         ("samples, emb", "2 positional"),
         ("samples, emb, ['a', 2, 3, 1]", "number"),
@@ -138,16 +275,18 @@ async fn an_index_answers_unless_it_must_not() {
     let table = fixture.engine.lake().table(&table_name("samples"), &SnapshotRef::Latest).await.expect("samples");
     table.create_index("emb", IndexKind::IvfFlat { num_partitions: 2, metric: Metric::L2 }).await.expect("an index");
     let expected: Vec<i64> = nearest(&rows(NUM_NEWEST), QUERY, 10).into_iter().map(|(id, _)| id).collect();
-    for option in ["use_index => false", "nprobes => 2", "nprobes => 2, refine => 2"] {
+    for option in ["exact => true", "exact => false", "nprobes => 2", "nprobes => 2, refine => 2"] {
         let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], {option})");
         assert_eq!(ints(&fixture.collect(&sql).await, "id"), expected, "{option}");
     }
     // One of two partitions does not contain all rows. An index for another metric is not used.
-    for (option, all) in
-        [("nprobes => 1", false), ("use_index => false", true), ("nprobes => 1, metric => 'cosine'", true)]
+    for (option, all) in [("nprobes => 1", false), ("exact => true", true), ("nprobes => 1, metric => 'cosine'", true)]
     {
         let sql = format!("SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], k => {NUM_NEWEST}, {option})");
         let found = ints(&fixture.collect(&sql).await, "id").len() as i64;
         assert_eq!(found == NUM_NEWEST, all, "{option}: {found} rows");
     }
+    // Few rows are compared exactly, so that one of two partitions has no meaning.
+    let sql = "SELECT id FROM vector_search(samples, emb, [1, 2, 3, 1], k => 300, nprobes => 1) WHERE label = 3";
+    assert_eq!(ints(&fixture.collect(sql).await, "id").len(), 30);
 }

@@ -1,0 +1,127 @@
+//! Searches for the nearest vectors. Rows are in exact order of distance, and ties are ordered by row address.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Float32Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use futures::StreamExt as _;
+use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table};
+
+use super::effort::{self, NUM_EXTRA};
+use super::search_exec::Allowed;
+use super::worded::with_columns;
+use super::{DISTANCE, VectorSearch};
+
+/// The most rows in a batch from Lance.
+const BATCH_ROWS: usize = 8192;
+
+/// Returns the `k` nearest rows with these light columns, distance and address, in order.
+///
+/// An index compares as many candidates as are needed. An exact search after which rows beyond rank `k` may have the
+/// distance of rank `k` runs again for four times as many rows.
+pub(super) async fn nearest(
+    table: &Table,
+    search: &VectorSearch,
+    query: &ArrayRef,
+    allowed: Option<&Allowed>,
+    columns: &[String],
+    context: &TaskContext,
+) -> DfResult<RecordBatch> {
+    let candidates = effort::candidates(search.k, search.refine);
+    let num_partitions = match search.use_index {
+        true => table.search_partitions(&search.column, search.metric).await?,
+        false => None,
+    };
+    let use_index = num_partitions.is_some_and(|num_partitions| {
+        let probes = search.nprobes.unwrap_or_else(|| effort::probes(num_partitions));
+        allowed.is_none_or(|allowed| {
+            let (num_allowed, num_rows) = (allowed.rows.len(), table.num_rows());
+            !effort::exact_costs_less(num_allowed, num_rows, candidates, probes, num_partitions)
+        })
+    });
+    let of_table = |k: usize, use_index: bool| Nearest {
+        column: search.column.clone(),
+        query: query.clone(),
+        k,
+        metric: search.metric,
+        use_index,
+        nprobes: search.nprobes,
+        nprobes_min: num_partitions.map(effort::probes),
+    };
+    let rows = allowed.map(|allowed| allowed.rows.clone());
+    if use_index {
+        let candidates = search.refine.map(|_| candidates);
+        let found = table.nearest_by_index(&of_table(search.k, true), rows, candidates, context.memory_pool()).await?;
+        let found = &found[..found.len().min(search.k)];
+        let row_addrs: Vec<u64> = found.iter().map(|row| row.row_addr).collect();
+        let distances: ArrayRef = Arc::new(Float32Array::from_iter_values(found.iter().map(|row| row.distance)));
+        return with_columns(table, &row_addrs, columns, vec![(DISTANCE, distances)], context).await;
+    }
+    let mut fetch = search.k.saturating_add(NUM_EXTRA);
+    loop {
+        let request = ScanRequest {
+            columns: columns.to_vec(),
+            row_ids: rows.clone(),
+            with_row_addr: true,
+            nearest: Some(of_table(fetch, false)),
+            batch_size: BATCH_ROWS,
+            ..ScanRequest::default()
+        };
+        let mut batches = table.scan(&request).await?;
+        let reservation = MemoryConsumer::new("vector_search").register(context.memory_pool());
+        let schema: SchemaRef = batches.schema();
+        let mut found = Vec::new();
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            reservation.try_grow(batch.get_array_memory_size())?;
+            found.push(batch);
+        }
+        let found = concat_batches(&schema, &found)?;
+        let sorted = sort(&found)?;
+        let num_rows = sorted.num_rows();
+        // The result is complete if the last row is farther than rank k, or if there are no more rows: then no tie is
+        // cut off. Lance may sort NaN before numbers; if NaN is among the rows, nearer rows may be missing.
+        let complete = num_rows < fetch || {
+            let distances = distances(&sorted)?;
+            distances.value(num_rows - 1) > distances.value(search.k - 1)
+        };
+        if complete || fetch as u64 >= table.num_rows() {
+            return Ok(sorted.slice(0, num_rows.min(search.k)));
+        }
+        fetch = fetch.saturating_mul(4);
+    }
+}
+
+fn distances(batch: &RecordBatch) -> DfResult<&Float32Array> {
+    let column = batch.column_by_name(DISTANCE).and_then(|column| column.as_any().downcast_ref::<Float32Array>());
+    column.ok_or_else(|| DataFusionError::Internal(format!("a search gave no {DISTANCE}")))
+}
+
+/// Sorts the rows by distance (NaN last), then by address. Rows without a distance are left out.
+fn sort(batch: &RecordBatch) -> DfResult<RecordBatch> {
+    let addrs = batch.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
+    let Some(addrs) = addrs else { return internal_err!("a search gave no {ROW_ADDR}") };
+    let num_rows = u32::try_from(batch.num_rows())
+        .map_err(|_| DataFusionError::Internal("a search gave more than 2^32 rows".into()))?;
+    let distances = without_signed_nan(distances(batch)?);
+    let mut order: Vec<u32> = (0..num_rows).filter(|row| distances.is_valid(*row as usize)).collect();
+    order.sort_unstable_by(|a, b| {
+        let (a, b) = (*a as usize, *b as usize);
+        distances.value(a).total_cmp(&distances.value(b)).then(addrs.value(a).cmp(&addrs.value(b)))
+    });
+    let mut columns = batch.columns().to_vec();
+    columns[batch.schema().index_of(DISTANCE)?] = Arc::new(distances);
+    let batch = RecordBatch::try_new(batch.schema(), columns)?;
+    Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
+}
+
+/// Replaces every NaN by one without a sign, which `total_cmp` sorts after all numbers.
+fn without_signed_nan(distances: &Float32Array) -> Float32Array {
+    distances.unary(|distance| if distance.is_nan() { f32::NAN } else { distance })
+}
