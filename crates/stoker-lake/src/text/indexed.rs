@@ -132,7 +132,9 @@ impl Table {
         segments: &[&IndexMetadata],
         search: &TextSearch,
     ) -> Result<Option<ColumnIndex>> {
-        let known: RoaringBitmap = self.dataset().fragments().iter().map(|fragment| fragment_id(fragment.id)).collect();
+        // An index does not know which rows an overlay has changed since.
+        let known = self.dataset().fragments().iter().filter(|fragment| fragment.overlays.is_empty());
+        let known: RoaringBitmap = known.map(|fragment| fragment_id(fragment.id)).collect();
         let mut index = ColumnIndex {
             name: name.to_string(),
             segments: Vec::new(),
@@ -176,9 +178,7 @@ impl Table {
             (Some(live), Some(rows)) => Arc::new(rows.mask().intersect(live.as_ref().clone())),
         })
     }
-}
 
-impl Table {
     /// Returns the rows of the searched fragments that are not deleted, or `None` if these are all rows that the segment
     /// was made for.
     async fn live_row_addrs(&self, segment: &Segment) -> Result<Option<Arc<RowAddrMask>>> {
