@@ -56,7 +56,8 @@ pub(super) async fn with_columns(
 ) -> DfResult<RecordBatch> {
     let memory = MemoryConsumer::new("rows of a search").register(context.memory_pool());
     let mut parts = vec![table.take(columns, &[]).await?];
-    for some in row_addrs.chunks(ROWS_PER_READ) {
+    let to_read = if columns.is_empty() { &[] } else { row_addrs };
+    for some in to_read.chunks(ROWS_PER_READ) {
         let part = table.take(columns, some).await?;
         // The parts and their concatenation exist at the same time.
         memory.try_grow(part.get_array_memory_size().saturating_mul(2))?;
