@@ -20,7 +20,7 @@ def test_each_path_is_measured_beside_its_ceiling(tmp_path: Path) -> None:
     done = subprocess.run([*command, *what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
-    assert list(found) == [*[path for path in found if path in PATHS], "new memory"]
+    assert sorted(found) == sorted([*PATHS, "new memory", "profiles"])
     for path in PATHS:
         assert f"| {path} |" in done.stdout
         for system in ("stoker", "ceiling"):
@@ -29,6 +29,9 @@ def test_each_path_is_measured_beside_its_ceiling(tmp_path: Path) -> None:
                 assert all(epoch[figure] > 0 for figure in ("first_secs", "bytes_per_sec", "cpu_secs_per_byte"))
             assert later["peak_bytes"] >= first["peak_bytes"] > 0
     assert all(rate > 0 for kind in ("huge", "small") for rate in found["new memory"][kind])
+    missed = {line.split("|")[1].strip() for line in done.stdout.splitlines() if " missed |" in line}
+    assert set(found["profiles"]) == (missed if "no profiles" not in done.stderr else set())
+    assert all(functions and functions[0][0] > 2 for functions in found["profiles"].values())
 
 
 @pytest.mark.parametrize("options", [{"shuffle_window_bytes": 0}, {"no_such_option": 1}])

@@ -9,9 +9,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from first_epoch.profile import profiled
 from harness.resident import Watch
 
 __all__ = ["main"]
@@ -37,7 +39,10 @@ def main() -> int:
     from first_epoch.data import DATA
 
     rows = DATA[request["data"]].divided(request["divisor"])
-    print(json.dumps(_measured(_SYSTEMS[request["system"]], request, rows)))
+    file = request.get("profile")
+    with profiled(Path(file)) if file else nullcontext():
+        measured = _measured(_SYSTEMS[request["system"]], request, rows)
+    print(json.dumps(measured))
     return 0
 
 
