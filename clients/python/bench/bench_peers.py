@@ -7,8 +7,10 @@ together) and the ``stoker`` package, which may be on ``PYTHONPATH``. Missing li
 traffic goes to ``stoker bench object-server`` on the loopback interface, which waits ``--latency-ms`` before each
 response. HTTPS requests, such as the libraries' telemetry, go to a proxy that does not exist.
 
-Data: ``--rows`` images ``uint8[3,224,224]`` and labels, sorted by 100 classes, and a score (``harness/dataset.py``).
-Each library writes them once into ``--dir`` in its own uncompressed format; the S3 paths read the same files.
+Data (``--data``): rows with a tensor, a label by which they are sorted, of 100 classes, and a score
+(``harness/dataset.py``). By default 4,096 rows have an image ``uint8[3,224,224]``, and 131,072 other rows have tokens
+``int32[512]``. Each library writes each kind of rows once into ``--dir`` in its own uncompressed format; the S3 paths
+read the same files.
 
 Paths: ``local`` and ``s3``, each ``sequential``, ``shuffled`` and ``subset``, which is the 5 % of the rows with
 ``score < 5``, shuffled. Each library is used as its documentation shows. Where the documentation shows two ways that
@@ -30,10 +32,11 @@ Each measurement runs in a fresh process with a time limit, so that a library th
 line. Its first epoch is in the first columns of the table, because it is most of the life of many runs; later epochs
 follow. Each setting (by default 0 and 2 workers) is measured once. Then the fastest setting of each system is
 repeated, in turn with the other systems, until it has ``--repeat`` measurements. ``harness/measure.py`` describes what
-is measured, and how it checks that each row came exactly once. By default an epoch has 32 batches, and the subset has
-two, one for each of two workers; ``--rows`` and ``--batch-size`` change that. An epoch that takes more than
-``--epoch-secs`` is cut, and the table says so. ``mixing`` is the number of distinct labels per batch, divided by its
-expectation under a uniform permutation.
+is measured, and how it checks that each row came exactly once. By default an epoch has 32 batches of images, and 512 of
+tokens; the subset has two, one for each of two workers, and 26; ``--rows`` and ``--batch-size`` change that. An epoch
+that takes more than ``--epoch-secs`` is cut, and the table says so. ``mixing`` is the number of distinct labels per
+batch, divided by its expectation under a uniform permutation. The last table has the ratios of Stoker's rate to that of
+the strongest peer, and which of them meet their bars.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ from harness.child import ChildError
 from harness.folder import data_folder
 from harness.plan import Bench, Options, is_installed, say
 from harness.report import tables, to_json
+from harness.rows import ROW_KINDS, RowKind
 from harness.store import StoreError, check_loopback, serve
 from harness.task import DataPath, Order, Place, System
 from peers import SYSTEMS
@@ -65,31 +69,39 @@ def main() -> int:
     paths = [DataPath.parse(name) for name in arguments.paths]
     chosen = [system for system in SYSTEMS.values() if {system.key, system.peer} & set(arguments.peers)]
     absent = [system for system in chosen if not is_installed(system)]
-    options = _options(arguments)
+    options = [_options(arguments, ROW_KINDS[name]) for name in arguments.data]
     try:
         with data_folder(arguments.dir, "stoker-peers-") as folder, ExitStack() as stack:
-            bench = Bench(folder, options)
+            benches = [Bench(folder, one) for one in options]
             endpoint = None
             if any(path.place is Place.S3 for path in paths):
                 endpoint = _endpoint(arguments, folder, stack)
-            status = _run(bench, paths, chosen, endpoint)
-    except (ChildError, StoreError) as failed:
+            status = _run(benches, paths, chosen, endpoint)
+    except StoreError as failed:
         print(failed, file=sys.stderr)
         return 1
-    print(_heading(options))
-    print(tables(bench.lines, absent))
+    lines = [line for bench in benches for line in bench.lines]
+    print("\n".join(map(_heading, options)))
+    print(tables(lines, absent))
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(to_json(options, bench.lines, absent), indent=2) + "\n")
+        arguments.json.write_text(json.dumps(to_json(options, lines, absent), indent=2) + "\n")
     return status
 
 
-def _run(bench: Bench, paths: list[DataPath], systems: list[System], endpoint: str | None) -> int:
-    """Makes the measurements and returns the exit status. After SIGINT or SIGTERM, what was measured is reported."""
+def _run(benches: list[Bench], paths: list[DataPath], systems: list[System], endpoint: str | None) -> int:
+    """Makes the measurements, one kind of rows after the other, and returns the exit status.
+
+    After SIGINT or SIGTERM, or if the rows of a kind could not be written, what was measured is reported.
+    """
     try:
-        bench.run(paths, systems, endpoint)
+        for bench in benches:
+            bench.run(paths, systems, endpoint)
     except KeyboardInterrupt:
         say("stopped")
         return 128 + signal.SIGINT
+    except ChildError as failed:
+        say(f"the rows could not be written: {failed}")
+        return 1
     return 0
 
 
@@ -99,8 +111,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--peers", type=_list_of(names), default=names, help=f"comma-separated; default all: {', '.join(names)}")
     add("--paths", type=_list_of(_PATHS), default=_PATHS, help=f"comma-separated; default all: {', '.join(_PATHS)}")
-    add("--rows", type=int, default=4096, help="rows (default %(default)s)")
-    add("--batch-size", type=int, default=128, help="rows per batch (default %(default)s)")
+    kinds = ROW_KINDS.values()
+    add("--data", type=_list_of(list(ROW_KINDS)), default=list(ROW_KINDS), help=f"default all: {', '.join(ROW_KINDS)}")
+    rows = ", ".join(f"{kind.num_rows_default} of {kind.name}" for kind in kinds)
+    add("--rows", type=int, help=f"rows of each kind of data (default {rows})")
+    batches = ", ".join(f"{kind.batch_size_default} of {kind.name}" for kind in kinds)
+    add("--batch-size", type=int, help=f"rows per batch (default {batches})")
     add("--repeat", type=int, default=3, help="measurements of the best setting (default %(default)s)")
     add("--workers", type=_numbers, default=(0, 2), help="numbers of worker processes to try (default 0,2)")
     add("--seed", type=int, default=7, help="seed of the shuffled orders (default %(default)s)")
@@ -115,10 +131,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace, kind: RowKind) -> Options:
     return Options(
-        num_rows=arguments.rows,
-        batch_size=arguments.batch_size,
+        kind=kind,
+        num_rows=kind.num_rows_default if arguments.rows is None else arguments.rows,
+        batch_size=kind.batch_size_default if arguments.batch_size is None else arguments.batch_size,
         repeat=arguments.repeat,
         workers=arguments.workers,
         seed=arguments.seed,
@@ -152,8 +169,9 @@ def _endpoint(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> 
 
 
 def _heading(options: Options) -> str:
+    kind = options.kind
     return (
-        f"{options.num_rows} rows of uint8[3,224,224] sorted by class, batches of {options.batch_size}; "
+        f"{kind.name}: {options.num_rows} rows of {kind} sorted by class, batches of {options.batch_size}; "
         f"MB/s is the median of {options.repeat}; S3 answers after {options.latency_ms} ms"
     )
 

@@ -15,6 +15,11 @@ const PEERS: &str = "peers";
 const PYTHON: &str = "python";
 const SQL: &str = "sql";
 
+/// The arguments for the other libraries where all parts are measured: first epochs of whole tables, without worker
+/// processes.
+const PEERS_FIRST_EPOCHS: [&str; 4] =
+    ["--workers", "0", "--paths", "local-sequential,local-shuffled,s3-sequential,s3-shuffled"];
+
 /// Arguments that ask for the others.
 const HELP: [&str; 2] = ["--help", "-h"];
 
@@ -23,7 +28,7 @@ const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
 /// Builds and measures: `peers`, `python` or `sql` with the arguments after it, or `stoker bench` with the arguments as
-/// they are. Without arguments, one after the other.
+/// they are. Without arguments, one after the other, of the other libraries only the first epochs.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
@@ -31,10 +36,10 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
         Some((part, args)) if part == SQL => queries(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
-            narrator.say("Measures for two hours or so; `cargo xtask bench --help` lists shorter parts");
+            narrator.say("Measures for an hour or so; `cargo xtask bench --help` lists shorter parts");
             first_epochs(workspace, narrator, args)?;
             ceilings(workspace, narrator, args)?;
-            peers(workspace, narrator, args)?;
+            peers(workspace, narrator, &PEERS_FIRST_EPOCHS.map(str::to_owned))?;
             queries(workspace, narrator, args)
         }
     }

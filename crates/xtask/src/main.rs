@@ -34,9 +34,9 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask demo [local|s3]    the whole path on real images: ingest, query, serve, train, kill, resume, evaluate
   cargo xtask test [FILTER…]     all Rust and Python tests; with filters, only the Rust tests whose name contains one
   cargo xtask lint               formatting, clippy, licences, Python, shell scripts, images
-  cargo xtask bench              rates beside their ceilings, and beside other libraries: takes two hours or so
+  cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or so
   cargo xtask bench ARGS…        `stoker bench` with these arguments
-  cargo xtask bench peers ARGS…  only the other libraries; --help lists the arguments
+  cargo xtask bench peers ARGS…  only the other libraries, with later epochs too; --help lists the arguments
   cargo xtask bench python ARGS… only first epochs of Python processes; --help lists the arguments
   cargo xtask bench sql ARGS…    only SQL and search beside other engines; --help lists the arguments
   cargo xtask wheel [--lto]      the Python packages as files for `pip install`; with --lto smaller, after an hour or more

@@ -13,8 +13,9 @@ A system that keeps a copy of what it reads from S3, on disk or in memory, would
 For such a system, the rate is that of the first epoch, from the request for an iterator to the last batch, with no copy
 at the beginning.
 
-The consumer reads one byte per page of each image, so that the whole image must be in memory, and records ids and
-labels. After each epoch these must be the rows of the path, each exactly once, with the right labels and bytes.
+The consumer reads a byte of each page of the tensors, and at least four of each row, so that the whole tensors must be
+in memory, and records ids and labels. After each epoch these must be the rows of the path, each exactly once, with the
+right labels and bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from harness.cpu import tree_cpu_secs
 from harness.dataset import Array, row_ids, touched_bytes
 from harness.mixing import expected_distinct
-from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
+from harness.rows import RowKind
 from harness.task import Epochs, Order, Place, Task
 from peers import SYSTEMS
 
@@ -55,13 +56,15 @@ class Epoch:
         """The number of rows that came."""
         return sum(map(len, self.ids))
 
-    def take(self, images: Any, labels: Any) -> None:
-        """Reads the bytes of a batch, and records its ids and labels."""
-        if tuple(images.shape[1:]) != IMAGE_SHAPE or str(images.dtype) != "torch.uint8" or images.device.type != "cpu":
-            raise TypeError(f"a batch has images {tuple(images.shape)} of {images.dtype} on {images.device}")
-        pixels = images.numpy()
-        self.touched.append(touched_bytes(pixels))
-        self.ids.append(row_ids(pixels))
+    def take(self, kind: RowKind, tensors: Any, labels: Any) -> None:
+        """Reads the bytes of a batch of rows of a kind, and records its ids and labels."""
+        found = (tuple(tensors.shape[1:]), str(tensors.dtype), tensors.device.type)
+        if found != (kind.shape, f"torch.{kind.dtype}", "cpu"):
+            shape, dtype, device = tuple(tensors.shape), tensors.dtype, tensors.device
+            raise TypeError(f"a batch has the shape {shape} of {dtype} on {device}; its rows are {kind} on the CPU")
+        array = tensors.numpy()
+        self.touched.append(touched_bytes(array))
+        self.ids.append(row_ids(array))
         self.labels.append(labels.numpy().astype(np.int64).reshape(-1))
 
 
@@ -79,38 +82,39 @@ class Span:
     epochs: list[Epoch]
     begin: Moment
     end: Moment
+    row_bytes: int
 
     @property
     def mb_per_sec(self) -> float:
-        """The rate in 10^6 bytes of images per second."""
+        """The rate in 10^6 bytes of tensors per second."""
         return self._num_bytes / (self.end.secs - self.begin.secs) / 1e6
 
     @property
     def cpu_secs_per_gb(self) -> float:
-        """The processor seconds of this process and all its descendants per 10^9 bytes of images."""
+        """The processor seconds of this process and all its descendants per 10^9 bytes of tensors."""
         return (self.end.cpu_secs - self.begin.cpu_secs) / self._num_bytes * 1e9
 
     @property
     def _num_bytes(self) -> int:
-        return sum(epoch.num_rows for epoch in self.epochs) * IMAGE_BYTES
+        return sum(epoch.num_rows for epoch in self.epochs) * self.row_bytes
 
 
-def run_epoch(epochs: Epochs, number: int, secs_max: float, opened_at: float | None = None) -> Epoch:
-    """Iterates over an epoch, or over the part of it that arrives within a time limit.
+def run_epoch(task: Task, epochs: Epochs, number: int, opened_at: float | None = None) -> Epoch:
+    """Iterates over an epoch, or over the part of it that arrives within the task's time limit.
 
     Args:
+        task: The measurement.
         epochs: The function that gives the system's batches.
         number: The number of the epoch, zero-based.
-        secs_max: The seconds after which the epoch is cut.
         opened_at: The time at which the wait for the first batch began. Default: now.
     """
     epoch = Epoch()
     begin = perf_counter()
-    for images, labels in epochs(number):
+    for tensors, labels in epochs(number):
         if not epoch.ids:
             epoch.first_batch_secs = perf_counter() - (opened_at or begin)
-        epoch.take(images, labels)
-        if perf_counter() - begin > secs_max:
+        epoch.take(task.kind, tensors, labels)
+        if perf_counter() - begin > task.epoch_secs_max:
             epoch.is_cut = True
             break
     return epoch
@@ -120,18 +124,18 @@ def first_epoch(task: Task, epochs: Epochs, opened_at: float) -> Span:
     """Iterates over the first epoch of a system that began to open the data at ``opened_at``."""
     cpu_secs = tree_cpu_secs()
     begin = Moment(perf_counter(), cpu_secs)
-    epoch = run_epoch(epochs, 0, task.epoch_secs_max, opened_at)
-    return Span([epoch], begin, _now())
+    epoch = run_epoch(task, epochs, 0, opened_at)
+    return Span([epoch], begin, _now(), task.kind.row_bytes)
 
 
 def further_epochs(task: Task, epochs: Epochs, before: Span) -> Span:
     """Iterates over the epochs that are measured; their time begins at the end of the span before."""
     begin, further = before.end, []
     for number in range(1, _EPOCHS_MAX + 1):
-        further.append(run_epoch(epochs, number, task.epoch_secs_max))
+        further.append(run_epoch(task, epochs, number))
         if perf_counter() - begin.secs >= task.measured_secs_min or further[-1].is_cut:
             break
-    return Span(further, begin, _now())
+    return Span(further, begin, _now(), task.kind.row_bytes)
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -163,7 +167,7 @@ def fault_of(task: Task, epoch: Epoch) -> str | None:
     ids = np.concatenate(epoch.ids)
     dataset = task.dataset
     if ids.min() < 0 or ids.max() >= task.num_rows:
-        return "images that are in no row"
+        return "tensors that are in no row"
     counts = np.bincount(ids, minlength=task.num_rows)
     wanted = np.zeros(task.num_rows, bool)
     wanted[_selected(task)] = True

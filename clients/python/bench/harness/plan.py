@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.child import ChildError, environment, run_module
 from harness.progress import Progress
+from harness.rows import RowKind
 from harness.task import DataPath, Place, Setting, System, Task
 from peers import SYSTEMS
 
@@ -23,8 +24,9 @@ __all__ = ["Bench", "Line", "Options", "is_installed"]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command line."""
+    """The options of the command line, for one kind of rows."""
 
+    kind: RowKind
     num_rows: int
     batch_size: int
     repeat: int
@@ -38,8 +40,9 @@ class Options:
 
 @dataclass
 class Line:
-    """The measurements of a system on a path, by setting."""
+    """The measurements of a system on a path over one kind of rows, by setting."""
 
+    kind: RowKind
     path: DataPath
     system: System
     #: The reason why there are no measurements, or None.
@@ -88,14 +91,14 @@ def say(text: str) -> None:
 
 
 class Bench:
-    """The data in a folder, and the measurements over this data."""
+    """The data of one kind of rows in a folder, and the measurements over this data."""
 
     def __init__(self, folder: Path, options: Options) -> None:
+        self.options = options
         #: A line for each system and path, with what was measured so far.
         self.lines: list[Line] = []
-        self.root = folder / f"stoker-peers-{options.num_rows}"
+        self.root = folder / f"stoker-peers-{options.kind.name}-{options.num_rows}"
         self._scratch = folder / "scratch"
-        self._options = options
         self._progress = Progress(0)
 
     def prepare(self, systems: Sequence[System]) -> dict[str, str]:
@@ -117,30 +120,32 @@ class Bench:
         target, stamp = self.root / data_format, self.root / f"{data_format}.done"
         if stamp.exists():
             return
-        say(f"writing {self._options.num_rows} rows as {data_format}")
+        kind, num_rows = self.options.kind, self.options.num_rows
+        say(f"writing {num_rows} rows of {kind.name} as {data_format}")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        arguments = [system.key, str(self.root), str(self._options.num_rows)]
-        run_module("harness.prepare", arguments, environment(None), self._options.timeout_secs)
+        arguments = [system.key, str(self.root), kind.name, str(num_rows)]
+        run_module("harness.prepare", arguments, environment(None), self.options.timeout_secs)
         stamp.touch()
 
     def run(self, paths: Sequence[DataPath], systems: Sequence[System], endpoint: str | None) -> None:
         """Makes all measurements: each setting once, then the best setting of each system and path in turn."""
         problems = self.prepare(systems)
         self.lines = [
-            Line(path, system, system.lacking(path) or problems.get(system.data_format))
+            Line(self.options.kind, path, system, system.lacking(path) or problems.get(system.data_format))
             for path in paths
             for system in systems
             if is_installed(system)
         ]
         measured = [line for line in self.lines if line.lacking is None]
         trials = [
-            (line, setting) for line in measured for setting in line.system.settings(line.path, self._options.workers)
+            (line, setting) for line in measured for setting in line.system.settings(line.path, self.options.workers)
         ]
-        repetitions = range(2, self._options.repeat + 1)
+        repetitions = range(2, self.options.repeat + 1)
         num_repeated = len(repetitions) * len(measured)
         num_all = len(trials) + num_repeated
-        say(f"{num_all} measurements: {len(trials)} of all settings, then {num_repeated} of the best")
+        kind = self.options.kind.name
+        say(f"{kind}: {num_all} measurements, {len(trials)} of all settings, then {num_repeated} of the best")
         self._progress = Progress(num_all)
         for line, setting in trials:
             self._measure(line, setting, endpoint, 1)
@@ -153,7 +158,7 @@ class Bench:
 
     def _measure(self, line: Line, setting: Setting, endpoint: str | None, repetition: int) -> None:
         begin = perf_counter()
-        what = f"{line.path} {line.system.key} (workers {setting}), repetition {repetition}"
+        what = f"{line.kind.name} {line.path} {line.system.key} (workers {setting}), repetition {repetition}"
         try:
             sample = self._sample(line, setting, endpoint)
         except ChildError as failed:
@@ -169,13 +174,14 @@ class Bench:
         shutil.rmtree(self._scratch, ignore_errors=True)
         cache = self._scratch / "cache"
         cache.mkdir(parents=True)
-        options = self._options
+        options = self.options
         endpoint = endpoint if line.path.place is Place.S3 else None
         task = Task(
             system=line.system.key,
             path=str(line.path),
             setting=setting,
             root=str(self.root),
+            kind=options.kind,
             num_rows=options.num_rows,
             batch_size=options.batch_size,
             seed=options.seed,

@@ -1,4 +1,4 @@
-"""Writes the data in one format, in a process of its own: ``python -m harness.prepare SYSTEM FOLDER ROWS``."""
+"""Writes the data in one format, in a process of its own: ``python -m harness.prepare SYSTEM FOLDER KIND ROWS``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from pathlib import Path
 
 from harness.dataset import Dataset
+from harness.rows import ROW_KINDS
 from peers import SYSTEMS
 
 
 def main() -> None:
     """Writes the flat files, or converts them to the format of a system."""
-    root, num_rows = Path(sys.argv[2]), int(sys.argv[3])
-    system = SYSTEMS[sys.argv[1]]
+    system, root, kind, num_rows = SYSTEMS[sys.argv[1]], Path(sys.argv[2]), ROW_KINDS[sys.argv[3]], int(sys.argv[4])
     if system.data_format == "flat":
-        Dataset.write(root / "flat", num_rows)
+        Dataset.write(root / "flat", kind, num_rows)
     else:
-        system.write(Dataset(root / "flat", num_rows), root / system.data_format)
+        system.write(Dataset(root / "flat", kind, num_rows), root / system.data_format)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.plan import Line, Options
-from harness.rows import IMAGE_BYTES, IMAGE_SHAPE, SUBSET_PREDICATE
-from harness.task import System
+from harness.rows import IMAGES, SUBSET_PREDICATE, RowKind
+from harness.task import DataPath, Order, Place, System
 
-__all__ = ["comparisons", "tables", "to_json"]
+__all__ = ["bar", "comparisons", "tables", "to_json"]
 
-#: A peer counts as mixing as well as Stoker if its mixing is lower by no more than this.
-_SAME_MIXING = 0.02
+#: A peer counts as one that mixes well if its mixing is at least this.
+_MIXING_MIN = 0.95
+#: The peers among which the strongest is looked for.
+_ALL, _MIX_WELL = "all peers", f"peers with mixing of at least {_MIXING_MIN}"
 #: The rates of first and of later epochs.
 _FIRST, _LATER = "first_epoch_mb_per_sec", "mb_per_sec"
 _DASH, _TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
@@ -39,36 +41,54 @@ _COLUMNS = (
 _HEADER = f"| {' | '.join(_COLUMNS)} |"
 _RULE = f"|---{'|--:' * (len(_COLUMNS) - 2)}|---|"
 _NO_NUMBERS = f" {_DASH} |" * (len(_COLUMNS) - 2)
+_COMPARED_COLUMNS = ("rows, path", "epochs", "among", "strongest peer", f"Stoker {_TIMES} it", "bar", "mixing of both")
+_COMPARED_HEADER = f"| {' | '.join(_COMPARED_COLUMNS)} |"
+_COMPARED_RULE = f"|{'---|' * 4}{'--:|' * 3}"
 
 
 def tables(lines: Sequence[Line], absent: Sequence[System]) -> str:
-    """Returns a Markdown table for each path, and a sentence for each comparison of Stoker with a peer."""
+    """Returns a Markdown table for each kind of rows and path, and one with the comparisons of Stoker with peers."""
     parts = []
-    for path, group in groupby(lines, key=lambda line: str(line.path)):
+    for (kind, path), group in groupby(lines, key=_kind_and_path):
         rows = list(group)
         ceiling = next((line for line in rows if line.system.key == "ceiling" and line.best is not None), None)
-        parts += [f"\n{path}\n", _HEADER, _RULE, *(_row(line, ceiling) for line in rows)]
+        parts += [f"\n{kind}, {path}\n", _HEADER, _RULE, *(_row(line, ceiling) for line in rows)]
         parts += [f"| {system.title} |{_NO_NUMBERS} {_how_to_install(system)} |" for system in absent]
-    parts += ["", *(_sentence(comparison) for comparison in comparisons(lines))]
+    if compared := comparisons(lines):
+        parts += ["", _COMPARED_HEADER, _COMPARED_RULE, *map(_compared_row, compared)]
     return "\n".join(parts)
 
 
-def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Returns Stoker's rate on each path divided by that of the fastest peer, and of the fastest that mixes as well.
+def bar(kind: RowKind, path: DataPath) -> float | None:
+    """Returns the bar of Stoker's rate in the first epoch over that of the strongest peer, or None if there is none.
 
-    First epochs are compared, and then later ones. Of a peer that keeps a copy, only the first epoch counts.
+    In sequential order all peers count, in shuffled order those that mix well. For the subset there is no bar.
+    """
+    if path.order is Order.SUBSET:
+        return None
+    if path.place is Place.S3:
+        return 2.0
+    if path.order is Order.SEQUENTIAL:
+        return 1.2
+    return 1.6 if kind == IMAGES else 2.0
+
+
+def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Returns Stoker's rate on each path divided by that of the strongest peer, and of the strongest that mixes well.
+
+    First epochs are compared, and then later ones. Of a peer that keeps a copy, only the first epoch counts. Where
+    there is a :func:`bar`, ``is_met`` tells whether Stoker meets it, which in shuffled order must mix well too.
     """
     found = []
-    for path, group in groupby(lines, key=lambda line: str(line.path)):
+    for (kind, path), group in groupby(lines, key=_kind_and_path):
         rows = [line for line in group if line.best is not None]
         stoker = next((line for line in rows if line.system.key == "stoker"), None)
         peers = [line for line in rows if line.system.key not in ("ceiling", "stoker")]
         if stoker is None or not peers:
             continue
-        enough = _number(stoker, "mixing") - _SAME_MIXING
-        mixing = [line for line in peers if _number(line, "mixing") >= enough]
+        mixing = [line for line in peers if _number(line, "mixing") >= _MIXING_MIN]
         for rate in (_FIRST, _LATER):
-            for among, candidates in (("all peers", peers), ("those that mix as well", mixing)):
+            for among, candidates in ((_ALL, peers), (_MIX_WELL, mixing)):
                 compared = [
                     _comparison(stoker, peer, rate)
                     for peer in candidates
@@ -76,21 +96,36 @@ def comparisons(lines: Sequence[Line]) -> list[dict[str, Any]]:
                 ]
                 if compared:
                     strongest = min(compared, key=lambda one: one["ratio"])
-                    found.append({"path": path, "among": among, **strongest})
+                    judgement = _judgement(stoker, strongest, among)
+                    found.append({"kind": kind, "path": path, "among": among, **strongest, **judgement})
     return found
 
 
-def to_json(options: Options, lines: Sequence[Line], absent: Sequence[System]) -> dict[str, Any]:
-    """Returns all measurements with the machine, the versions and the options, as a dict for JSON."""
+def to_json(options: Sequence[Options], lines: Sequence[Line], absent: Sequence[System]) -> dict[str, Any]:
+    """Returns all measurements with the machine, the versions and the options, as a dict for JSON.
+
+    Args:
+        options: The options for each kind of rows.
+        lines: The measurements of all kinds.
+        absent: The systems that are not installed.
+    """
     return {
         "machine": _machine(),
         "versions": _versions({line.system.distribution for line in lines}),
-        "options": asdict(options),
-        "data": {"row_bytes": IMAGE_BYTES, "shape": IMAGE_SHAPE, "subset": SUBSET_PREDICATE},
+        "options": {one.kind.name: {**asdict(one), "kind": one.kind.name} for one in options},
+        "data": {one.kind.name: _data(one.kind) for one in options},
         "results": [_result(line) for line in lines],
         "not_installed": {system.key: _how_to_install(system) for system in absent},
         "comparisons": comparisons(lines),
     }
+
+
+def _kind_and_path(line: Line) -> tuple[str, str]:
+    return line.kind.name, str(line.path)
+
+
+def _data(kind: RowKind) -> dict[str, Any]:
+    return {"row_bytes": kind.row_bytes, "dtype": kind.dtype, "shape": kind.shape, "subset": SUBSET_PREDICATE}
 
 
 def _row(line: Line, ceiling: Line | None) -> str:
@@ -155,16 +190,34 @@ def _comparison(stoker: Line, peer: Line, rate: str) -> dict[str, Any]:
     }
 
 
-def _sentence(comparison: dict[str, Any]) -> str:
-    epochs = " in the first epoch" if comparison["is_first_epoch"] else " in later epochs"
-    return (
-        f"{comparison['path']}: {comparison['ratio']:.2f} {_TIMES} {comparison['peer']}{epochs}, the strongest of "
-        f"{comparison['among']}; mixing {comparison['stoker_mixing']:.2f} and {comparison['peer_mixing']:.2f}"
-    )
+def _judgement(stoker: Line, strongest: dict[str, Any], among: str) -> dict[str, Any]:
+    """Returns the bar of a comparison and whether it is met; both are None if the comparison has no bar."""
+    is_sequential = stoker.path.order is Order.SEQUENTIAL
+    is_judged = strongest["is_first_epoch"] and among == (_ALL if is_sequential else _MIX_WELL)
+    at_least = bar(stoker.kind, stoker.path) if is_judged else None
+    if at_least is None:
+        return {"bar": None, "is_met": None}
+    mixes = is_sequential or strongest["stoker_mixing"] >= _MIXING_MIN
+    return {"bar": at_least, "is_met": mixes and strongest["ratio"] >= at_least}
+
+
+def _compared_row(comparison: dict[str, Any]) -> str:
+    at_least, is_met = comparison["bar"], comparison["is_met"]
+    cells = [
+        f"{comparison['kind']}, {comparison['path']}",
+        "first" if comparison["is_first_epoch"] else "later",
+        comparison["among"],
+        comparison["peer"],
+        f"{comparison['ratio']:.2f}",
+        _DASH if at_least is None else f"{at_least:g} {'met' if is_met else 'missed'}",
+        f"{comparison['stoker_mixing']:.2f}, {comparison['peer_mixing']:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _result(line: Line) -> dict[str, Any]:
     return {
+        "kind": line.kind.name,
         "path": str(line.path),
         "system": line.system.key,
         "title": line.system.title,

@@ -9,12 +9,15 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.rows import ROW_KINDS, RowKind
+
 if TYPE_CHECKING:
     from harness.dataset import Dataset
 
 __all__ = ["DataPath", "Epochs", "Order", "Place", "Setting", "System", "Task"]
 
-#: A function from the number of an epoch, zero-based, to its batches. Each is a tensor of images and one of labels.
+#: A function from the number of an epoch, zero-based, to its batches. Each is a pair: the rows' tensors stacked to one,
+#: and a tensor of their labels.
 Epochs = Callable[[int], Iterator[tuple[Any, Any]]]
 
 
@@ -71,6 +74,7 @@ class Task:
     setting: Setting
     #: The folder with a subfolder for each format of the data; on S3 it is the bucket with the same name.
     root: str
+    kind: RowKind
     num_rows: int
     batch_size: int
     seed: int
@@ -87,11 +91,11 @@ class Task:
     def load(cls, text: str) -> Task:
         """Returns the task that :meth:`dump` has written as JSON."""
         fields = json.loads(text)
-        return cls(**{**fields, "setting": Setting(**fields["setting"])})
+        return cls(**{**fields, "setting": Setting(**fields["setting"]), "kind": ROW_KINDS[fields["kind"]]})
 
     def dump(self) -> str:
-        """Returns the task as JSON."""
-        return json.dumps(asdict(self))
+        """Returns the task as JSON, with the name of its kind of rows."""
+        return json.dumps({**asdict(self), "kind": self.kind.name})
 
     @property
     def place(self) -> Place:
@@ -113,7 +117,7 @@ class Task:
         """The rows as flat files, which are always local."""
         from harness.dataset import Dataset
 
-        return Dataset(Path(self.root) / "flat", self.num_rows)
+        return Dataset(Path(self.root) / "flat", self.kind, self.num_rows)
 
     def folder(self, data_format: str) -> Path:
         """Returns the folder with a format of the data on disk."""

@@ -1,9 +1,9 @@
 """The ceiling that the hardware sets: a mapped file for local paths, parallel GETs for S3.
 
-Locally, each batch is copied from a mapped file of all images, by a slice or by the numbers of its rows. From S3, 16
-connections read ranges of up to 8 MB into the memory of the batches, of which up to four are prefetched. Shuffled rows
-are read in the order of the file, because no order can be faster than to read each byte once. Each row of a subset is
-read by a GET of its own, on 64 connections.
+Locally, each batch is copied from a mapped file of all tensors, by a slice or by the numbers of its rows. From S3, 16
+connections read ranges of up to 8 MB into parts of 16 MB, or of one batch if that is larger, of which up to four are
+prefetched. The batches are slices of these parts. Shuffled rows are read in the order of the file, because no order can
+be faster than to read each byte once. Each row of a subset is read by a GET of its own, on 64 connections.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.getter import Getter
-from harness.rows import IMAGE_BYTES, IMAGE_SHAPE
 from harness.task import Epochs, Order, Place, System, Task
 
 if TYPE_CHECKING:
     from harness.dataset import Array, Dataset
 
 _RANGE_BYTES = 8_000_000
-_BATCHES_AHEAD = 4
+_PART_BYTES = 16_000_000
+_PARTS_AHEAD = 4
 
 
 def _write(dataset: Dataset, target: Path) -> None:
@@ -48,17 +48,17 @@ def _from_memmap(task: Task) -> Epochs:
     import numpy as np
     import torch
 
-    images, labels = task.dataset.images, task.dataset.labels
+    tensors, labels = task.dataset.tensors, task.dataset.labels
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         ids = _ids(task, number)
         for start in range(0, len(ids), task.batch_size):
             rows = ids[start : start + task.batch_size]
             if task.order is Order.SEQUENTIAL:
-                pixels = np.array(images[rows[0] : rows[-1] + 1])
+                batch = np.array(tensors[rows[0] : rows[-1] + 1])
             else:
-                pixels = np.asarray(images[rows])
-            yield torch.from_numpy(pixels), torch.from_numpy(labels[rows])
+                batch = np.asarray(tensors[rows])
+            yield torch.from_numpy(batch), torch.from_numpy(labels[rows])
 
     return epoch
 
@@ -67,34 +67,37 @@ def _from_s3(task: Task) -> Epochs:
     import numpy as np
     import torch
 
-    labels = task.dataset.labels
+    kind, labels, batch_size = task.kind, task.dataset.labels, task.batch_size
+    part_rows = max(1, _PART_BYTES // (batch_size * kind.row_bytes)) * batch_size
     pool = ThreadPoolExecutor(64 if task.order is Order.SUBSET else 16)
-    getter = Getter(f"{task.http_url('flat')}/images.bin")
+    getter = Getter(f"{task.http_url('flat')}/{task.dataset.tensor_file.name}")
 
     def ask(rows: Array) -> tuple[Array, Array, list[Future[None]]]:
-        pixels = np.empty((len(rows), IMAGE_BYTES), np.uint8)
-        flat = pixels.reshape(-1)
+        part = np.empty((len(rows), kind.row_bytes), np.uint8)
+        flat = part.reshape(-1)
         if task.order is Order.SUBSET:
-            asked = [pool.submit(getter.get, int(row) * IMAGE_BYTES, pixels[i]) for i, row in enumerate(rows)]
+            asked = [pool.submit(getter.get, int(row) * kind.row_bytes, part[i]) for i, row in enumerate(rows)]
         else:
-            begin = int(rows[0]) * IMAGE_BYTES
+            begin = int(rows[0]) * kind.row_bytes
             starts = range(0, len(flat), _RANGE_BYTES)
             asked = [pool.submit(getter.get, begin + start, flat[start : start + _RANGE_BYTES]) for start in starts]
-        return rows, pixels, asked
+        return rows, part.view(kind.dtype).reshape(-1, *kind.shape), asked
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         ids = _ids(task, number)
-        batches = (ids[start : start + task.batch_size] for start in range(0, len(ids), task.batch_size))
+        parts = (ids[start : start + part_rows] for start in range(0, len(ids), part_rows))
         queue: deque[tuple[Array, Array, list[Future[None]]]] = deque()
         while True:
-            while len(queue) < _BATCHES_AHEAD and (rows := next(batches, None)) is not None:
+            while len(queue) < _PARTS_AHEAD and (rows := next(parts, None)) is not None:
                 queue.append(ask(rows))
             if not queue:
                 return
-            rows, pixels, asked = queue.popleft()
+            rows, tensors, asked = queue.popleft()
             for done in asked:
                 done.result()
-            yield torch.from_numpy(pixels.reshape(-1, *IMAGE_SHAPE)), torch.from_numpy(labels[rows])
+            for start in range(0, len(rows), batch_size):
+                batch = slice(start, start + batch_size)
+                yield torch.from_numpy(tensors[batch]), torch.from_numpy(labels[rows[batch]])
 
     return epoch
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.rows import IMAGE_SHAPE, SUBSET_PREDICATE
+from harness.rows import SUBSET_PREDICATE
 from harness.task import Epochs, Order, Place, System, Task
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 def _write(dataset: Dataset, target: Path) -> None:
     import deeplake
 
-    table = deeplake.create(f"file://{target}/images")
-    table.add_column("image", deeplake.types.Array("uint8", shape=list(IMAGE_SHAPE)))
+    table = deeplake.create(f"file://{target}/samples")
+    table.add_column("tensor", deeplake.types.Array(dataset.kind.dtype, shape=list(dataset.kind.shape)))
     table.add_column("label", "int64")
     table.add_column("score", "int32")
     for block in dataset.blocks():
-        table.append({"image": block.images, "label": block.labels, "score": block.scores})
+        table.append({"tensor": block.tensors, "label": block.labels, "score": block.scores})
     table.commit()
 
 
 def _open_table(task: Task) -> Any:
     import deeplake
 
-    url = f"{task.url('deeplake')}/images"
+    url = f"{task.url('deeplake')}/samples"
     if task.place is Place.LOCAL:
         return deeplake.open_read_only(f"file://{url}")
     creds = {
@@ -48,7 +48,7 @@ def _open_table(task: Task) -> Any:
 
 def _query(task: Task) -> str:
     where = f" WHERE {SUBSET_PREDICATE}" if task.order is Order.SUBSET else ""
-    return f"SELECT image, label{where}"
+    return f"SELECT tensor, label{where}"
 
 
 def _open_batches(task: Task) -> Epochs:
@@ -62,7 +62,7 @@ def _open_batches(task: Task) -> Epochs:
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         view = table.query(query) if number else first
         for batch in view.batches(task.batch_size):
-            yield torch.from_numpy(batch["image"]), torch.from_numpy(batch["label"])
+            yield torch.from_numpy(batch["tensor"]), torch.from_numpy(batch["label"])
 
     return epoch
 
@@ -81,7 +81,7 @@ def _open_pytorch(task: Task) -> Epochs:
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         for batch in loader:
-            yield batch["image"], batch["label"]
+            yield batch["tensor"], batch["label"]
 
     return epoch
 

@@ -24,14 +24,14 @@ class _Mapped:
     """A random-access source of some of the mapped rows."""
 
     def __init__(self, dataset: Dataset, rows: Array) -> None:
-        self._images, self._labels, self._rows = dataset.images, dataset.labels, rows
+        self._tensors, self._labels, self._rows = dataset.tensors, dataset.labels, rows
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         row = self._rows[index]
-        return self._images[row], self._labels[row]
+        return self._tensors[row], self._labels[row]
 
 
 def _open(task: Task) -> Epochs:
@@ -46,8 +46,8 @@ def _open(task: Task) -> Epochs:
         rows = grain.MapDataset.source(source)
         if task.order is not Order.SEQUENTIAL:
             rows = rows.shuffle(seed=task.seed + number)
-        for images, labels in rows.batch(task.batch_size).to_iter_dataset():
-            yield torch.from_numpy(images), torch.from_numpy(labels)
+        for tensors, labels in rows.batch(task.batch_size).to_iter_dataset():
+            yield torch.from_numpy(tensors), torch.from_numpy(labels)
 
     return epoch
 

@@ -1,9 +1,10 @@
 """LitData: ``StreamingDataset`` and ``StreamingDataLoader`` over chunks of 64 MB, the default, made by ``optimize``.
 
-The shuffled orders use ``shuffle=True``. LitData has no predicates. For the subset, the better of two ways counts:
-``index`` is ``StreamingDataset.subset`` of the row numbers, which come from a NumPy array of scores in place of an
-index outside LitData; ``filter`` streams all rows and drops those that do not match. From S3, LitData downloads chunks
-to a local cache.
+``optimize`` calls a generator for each block of rows. Tokens are a tensor in a dict, like images, because
+``TokensLoader`` delivers tokens without labels. The shuffled orders use ``shuffle=True``. LitData has no predicates.
+For the subset, the better of two ways counts: ``index`` is ``StreamingDataset.subset`` of the row numbers, which come
+from a NumPy array of scores in place of an index outside LitData; ``filter`` streams all rows and drops those that do
+not match. From S3, LitData downloads chunks to a local cache.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ if TYPE_CHECKING:
     from harness.dataset import Dataset
 
 
-def _sample(dataset: Dataset, row: int) -> dict[str, Any]:
+def _samples(dataset: Dataset, start: int) -> Iterator[dict[str, Any]]:
+    """Yields the rows of the block that begins with the row ``start``."""
     import torch
 
-    image = torch.from_numpy(dataset.images[row].copy())
-    return {"image": image, "label": int(dataset.labels[row]), "score": int(dataset.scores[row])}
+    block = dataset.block(start)
+    for tensor, label, score in zip(block.tensors, block.labels, block.scores, strict=True):
+        yield {"tensor": torch.from_numpy(tensor), "label": int(label), "score": int(score)}
 
 
 def _write(dataset: Dataset, target: Path) -> None:
     from litdata import optimize
 
     optimize(
-        partial(_sample, dataset),
-        inputs=list(range(dataset.num_rows)),
+        partial(_samples, dataset),
+        inputs=list(dataset.block_starts),
         output_dir=str(target / "chunks"),
         chunk_bytes="64MB",
         num_workers=1,
@@ -81,7 +84,7 @@ def _open(task: Task) -> Epochs:
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         for batch in loader:
-            yield batch["image"], batch["label"]
+            yield batch["tensor"], batch["label"]
 
     return epoch
 

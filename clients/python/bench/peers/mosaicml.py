@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 def _write(dataset: Dataset, target: Path) -> None:
     from streaming import MDSWriter
 
-    columns = {"image": "ndarray:uint8:3,224,224", "label": "int64", "score": "int32"}
+    kind = dataset.kind
+    tensor = f"ndarray:{kind.dtype}:{','.join(map(str, kind.shape))}"
+    columns = {"tensor": tensor, "label": "int64", "score": "int32"}
     with MDSWriter(columns=columns, out=str(target / "shards")) as writer:
         for block in dataset.blocks():
-            for image, label, score in zip(block.images, block.labels, block.scores, strict=True):
-                writer.write({"image": image, "label": label, "score": score})
+            for row, label, score in zip(block.tensors, block.labels, block.scores, strict=True):
+                writer.write({"tensor": row, "label": label, "score": score})
 
 
 def _close_connections(dataset: Any) -> None:
@@ -61,7 +63,7 @@ def _open(task: Task) -> Epochs:
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         for batch in loader:
-            yield batch["image"], batch["label"]
+            yield batch["tensor"], batch["label"]
 
     return epoch
 

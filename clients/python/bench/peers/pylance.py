@@ -8,12 +8,12 @@ subset uses ``filter`` too.
 each batch in one call, like ``SafeLanceDataset``, but as tensors instead of Python lists. The numbers of the subset's
 rows come from a scan of the score column.
 
-``pylance-blocks`` is what users write by hand where ``take`` is too slow: blocks of 64 rows, in random order,
-of which 32 are read at once by one call of ``take``, in a thread that reads the next 32 while the rows of these are
-delivered in random order.
+``pylance-blocks`` is what users write by hand where ``take`` is too slow: blocks of 64 rows, in random order, of which
+32 are read at once by one call of ``take``, in a thread that reads the next 32 while the rows of these are delivered in
+random order. Of tokens, whose rows are small, 512 blocks are read at once.
 
-``get_safe_loader`` spawns the workers, because Lance does not work after a fork. The table has fragments of 1,024 rows,
-because in sequential order the fragments are divided among the workers.
+``get_safe_loader`` spawns the workers, because Lance does not work after a fork. The table has four fragments, because
+in sequential order the fragments are divided among the workers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.rows import IMAGE_SHAPE, SUBSET_PREDICATE, SUBSET_SCORES
+from harness.rows import IMAGES, SUBSET_PREDICATE, SUBSET_SCORES, TOKENS
 from harness.task import DataPath, Epochs, Order, Place, System, Task
 
 if TYPE_CHECKING:
     from harness.dataset import Dataset
 
-_COLUMNS = ["image", "label"]
-_ROWS_PER_FRAGMENT = 1024
-#: The rows of a block, and the blocks that are read at once, of ``pylance-blocks``.
+_COLUMNS = ["tensor", "label"]
+_NUM_FRAGMENTS = 4
+#: The rows of a block, and the blocks that are read at once, for each kind of rows, of ``pylance-blocks``.
 _BLOCK_ROWS = 64
-_POOL_BLOCKS = 32
+_POOL_BLOCKS = {IMAGES: 32, TOKENS: 512}
 
 
 def _write(dataset: Dataset, target: Path) -> None:
@@ -41,7 +41,8 @@ def _write(dataset: Dataset, target: Path) -> None:
 
     from harness.arrow_rows import reader
 
-    lance.write_dataset(reader(dataset), str(target / "images.lance"), max_rows_per_file=_ROWS_PER_FRAGMENT)
+    rows_per_fragment = -(-dataset.num_rows // _NUM_FRAGMENTS)
+    lance.write_dataset(reader(dataset), str(target / "samples.lance"), max_rows_per_file=rows_per_fragment)
 
 
 def _uri(task: Task) -> tuple[str, dict[str, Any]]:
@@ -49,7 +50,7 @@ def _uri(task: Task) -> tuple[str, dict[str, Any]]:
     if task.place is Place.S3:
         endpoint = {"aws_endpoint": str(task.endpoint), "aws_region": "us-east-1", "allow_http": "true"}
         options = {"storage_options": endpoint}
-    return f"{task.url('pylance')}/images.lance", options
+    return f"{task.url('pylance')}/samples.lance", options
 
 
 def _open_scan(task: Task) -> Epochs:
@@ -74,7 +75,7 @@ def _open_scan(task: Task) -> Epochs:
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         for batch in loader:
-            yield batch["image"].view(-1, *IMAGE_SHAPE), batch["label"]
+            yield batch["tensor"].view(-1, *task.kind.shape), batch["label"]
 
     return epoch
 
@@ -119,8 +120,8 @@ class _Taken:
         if self._dataset is None:
             self._dataset = lance.dataset(self._uri, **self._options)
         table = self._dataset.take(indices, columns=_COLUMNS).combine_chunks()
-        pixels = table["image"].chunk(0).to_numpy_ndarray()
-        return torch.from_numpy(pixels), torch.from_numpy(table["label"].chunk(0).to_numpy())
+        tensors = table["tensor"].chunk(0).to_numpy_ndarray()
+        return torch.from_numpy(tensors), torch.from_numpy(table["label"].chunk(0).to_numpy())
 
 
 def _as_is(batch: Any) -> Any:
@@ -154,30 +155,31 @@ def _open_blocks(task: Task) -> Epochs:
     uri, options = _uri(task)
     table = lance.dataset(uri, **options)
     starts = np.arange(0, table.count_rows(), _BLOCK_ROWS)
+    pool_blocks = _POOL_BLOCKS[task.kind]
     reader = ThreadPoolExecutor(1)
 
     def read(blocks: Any) -> tuple[Any, Any]:
         rows = np.concatenate([np.arange(start, min(start + _BLOCK_ROWS, task.num_rows)) for start in np.sort(blocks)])
         pool = table.take(rows, columns=_COLUMNS).combine_chunks()
-        return pool["image"].chunk(0).to_numpy_ndarray(), pool["label"].chunk(0).to_numpy()
+        return pool["tensor"].chunk(0).to_numpy_ndarray(), pool["label"].chunk(0).to_numpy()
 
     def pools(generator: Any) -> Iterator[tuple[Any, Any]]:
-        """Yields the images and labels of pools in random order; the next pool is being read meanwhile."""
+        """Yields the tensors and labels of pools in random order; the next pool is being read meanwhile."""
         order = generator.permutation(starts)
-        parts = [order[start : start + _POOL_BLOCKS] for start in range(0, len(order), _POOL_BLOCKS)]
+        parts = [order[start : start + pool_blocks] for start in range(0, len(order), pool_blocks)]
         next_pool = reader.submit(read, parts[0])
         for number in range(len(parts)):
-            images, labels = next_pool.result()
+            tensors, labels = next_pool.result()
             if number + 1 < len(parts):
                 next_pool = reader.submit(read, parts[number + 1])
             mixed = generator.permutation(len(labels))
             for start in range(0, len(mixed), task.batch_size):
                 rows = mixed[start : start + task.batch_size]
-                yield images[rows], labels[rows]
+                yield tensors[rows], labels[rows]
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
-        for images, labels in pools(np.random.default_rng([task.seed, number])):
-            yield torch.from_numpy(images), torch.from_numpy(labels)
+        for tensors, labels in pools(np.random.default_rng([task.seed, number])):
+            yield torch.from_numpy(tensors), torch.from_numpy(labels)
 
     return epoch
 

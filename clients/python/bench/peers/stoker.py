@@ -1,6 +1,6 @@
 """Stoker, in process: ``Query.torch``, which needs no worker processes.
 
-The query selects image and label, for the subset with the predicate. The order is ``shuffle="block"``, the default, or
+The query selects tensor and label, for the subset with the predicate. The order is ``shuffle="block"``, the default, or
 the query's own order for sequential paths. Other options that cost or save time have their defaults too, so each row
 is compared with its checksum. The lake keeps the row set of a query: the first measurement of a path makes it, and
 later ones find it.
@@ -23,7 +23,7 @@ def _write(dataset: Dataset, target: Path) -> None:
     import stoker
     from harness.arrow_rows import reader
 
-    stoker.connect(str(target)).create_table("images", reader(dataset))
+    stoker.connect(str(target)).create_table("samples", reader(dataset))
 
 
 def _open(task: Task) -> Epochs:
@@ -33,7 +33,7 @@ def _open(task: Task) -> Epochs:
     if task.place is Place.S3:
         options = {"aws_endpoint": str(task.endpoint), "aws_region": "us-east-1", "allow_http": "true"}
     where = f" WHERE {SUBSET_PREDICATE}" if task.order is Order.SUBSET else ""
-    query = stoker.connect(task.url("stoker"), storage_options=options).sql(f"SELECT image, label FROM images{where}")
+    query = stoker.connect(task.url("stoker"), storage_options=options).sql(f"SELECT tensor, label FROM samples{where}")
     loader = query.torch(
         batch_size=task.batch_size,
         seed=task.seed,
@@ -46,7 +46,7 @@ def _open(task: Task) -> Epochs:
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         loader.set_epoch(number)
         for batch in loader:
-            yield batch["image"], batch["label"]
+            yield batch["tensor"], batch["label"]
 
     return epoch
 

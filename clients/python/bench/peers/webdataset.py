@@ -1,4 +1,4 @@
-"""WebDataset: ``WebDataset`` and ``WebLoader`` over tar files of 64 MB with the bytes of each image.
+"""WebDataset: ``WebDataset`` and ``WebLoader`` over tar files of 64 MB with the bytes of each row's tensor.
 
 The shuffled orders use ``shardshuffle`` over all shards and ``shuffle(1000)``, sizes from WebDataset's documentation.
 The subset uses ``select``, which reads all rows and drops those that do not match before they are decoded. WebDataset
@@ -9,10 +9,11 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.rows import IMAGE_SHAPE, SUBSET_SCORES
+from harness.rows import SUBSET_SCORES, RowKind
 from harness.task import Epochs, Order, Place, System, Task
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def _write(dataset: Dataset, target: Path) -> None:
     with ShardWriter(str(target / "%06d.tar"), maxsize=_SHARD_BYTES, verbose=0) as writer:
         row = 0
         for block in dataset.blocks():
-            for image, label, score in zip(block.images, block.labels, block.scores, strict=True):
-                sample = {"image.bin": image.tobytes(), "label.cls": int(label), "score.cls": int(score)}
+            for tensor, label, score in zip(block.tensors, block.labels, block.scores, strict=True):
+                sample = {"tensor.bin": tensor.tobytes(), "label.cls": int(label), "score.cls": int(score)}
                 writer.write({"__key__": f"{row:09}", **sample})
                 row += 1
 
@@ -37,10 +38,10 @@ def _matches(sample: dict[str, Any]) -> bool:
     return int(sample["score.cls"]) < SUBSET_SCORES
 
 
-def _decode(sample: dict[str, Any]) -> tuple[Any, int]:
+def _decode(kind: RowKind, sample: dict[str, Any]) -> tuple[Any, int]:
     import numpy as np
 
-    return np.frombuffer(sample["image.bin"], np.uint8).reshape(IMAGE_SHAPE), int(sample["label.cls"])
+    return np.frombuffer(sample["tensor.bin"], kind.dtype).reshape(kind.shape), int(sample["label.cls"])
 
 
 def _open(task: Task) -> Epochs:
@@ -53,7 +54,7 @@ def _open(task: Task) -> Epochs:
     dataset = WebDataset(urls, shardshuffle=len(urls) if is_shuffled else False, seed=task.seed)
     if task.order is Order.SUBSET:
         dataset = dataset.select(_matches)
-    dataset = dataset.map(_decode)
+    dataset = dataset.map(partial(_decode, task.kind))
     if is_shuffled:
         dataset = dataset.shuffle(1000)
     dataset = dataset.batched(task.batch_size)
@@ -62,8 +63,8 @@ def _open(task: Task) -> Epochs:
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         import torch
 
-        for images, labels in loader:
-            yield torch.as_tensor(images), torch.as_tensor(labels)
+        for tensors, labels in loader:
+            yield torch.as_tensor(tensors), torch.as_tensor(labels)
 
     return epoch
 
