@@ -15,6 +15,9 @@ const PEERS: &str = "peers";
 const PYTHON: &str = "python";
 const SQL: &str = "sql";
 
+/// The part of `stoker bench` that measures no rate, but how orders mix, and that runs only if it is named.
+const ORDER: &str = "order";
+
 /// The arguments for the other libraries where all parts are measured: first epochs of whole tables, without worker
 /// processes.
 const PEERS_FIRST_EPOCHS: [&str; 4] =
@@ -39,6 +42,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
             narrator.say("Measures for an hour or so; `cargo xtask bench --help` lists shorter parts");
             first_epochs(workspace, narrator, args)?;
             ceilings(workspace, narrator, args)?;
+            ceilings(workspace, narrator, &[ORDER.to_owned()])?;
             peers(workspace, narrator, &PEERS_FIRST_EPOCHS.map(str::to_owned))?;
             queries(workspace, narrator, args)
         }
