@@ -2,10 +2,10 @@
 
 use stoker_fuzz::Target;
 
-use crate::{is_same_query, parser};
+use crate::{Change, Ending, is_change, is_same_query, numbered, parser, statements};
 
 /// Parts of queries.
-const TOKENS: [&str; 44] = [
+const TOKENS: [&str; 45] = [
     "SELECT ",
     " FROM ",
     " WHERE ",
@@ -47,6 +47,7 @@ const TOKENS: [&str; 44] = [
     "'",
     "\"",
     "$1",
+    "$a",
     "?",
     "<->",
     "<#>",
@@ -95,6 +96,15 @@ fn texts_are_refused_or_the_same_query_as_themselves() {
     let is_a_query = |text: &str| is_same_query(text, &format!(" {text}"));
     Target::new("queries").seeds(seeds).tokens(TOKENS).run(|input| {
         let text = String::from_utf8_lossy(input);
+        for statement in statements(&text).complete {
+            let alone = format!("{statement};");
+            let divided = statements(&alone);
+            assert_eq!((divided.complete, divided.rest, divided.ending), (vec![statement], "", Ending::Blank));
+        }
+        if let Ok(query) = numbered(&text) {
+            let again = numbered(&query.sql);
+            assert!(again.is_ok_and(|again| again.sql == query.sql && again.names.is_empty()));
+        }
         let parsed = parser(&text).ok().and_then(|mut parser| parser.parse_statements().ok());
         let is_parsed = parsed.is_some();
         drop(parsed);
@@ -110,6 +120,42 @@ fn texts_are_refused_or_the_same_query_as_themselves() {
         for other in &others {
             assert_eq!(is_same_query(&text, other), is_same_query(other, &text), "{other}");
         }
+        true
+    });
+}
+
+/// Statements that change a lake.
+const CHANGES: [&str; 14] = [
+    "CREATE OR REPLACE INDEX a ON lake.public.t USING ivf_pq (emb) WITH (num_partitions = 16, metric = 'l2', x = -1e3)",
+    "/* one */ create index if not exists \"a \"\" b\" on \"t-1\" (c) with (language = english, stop_words = FALSE);",
+    "DROP INDEX IF EXISTS a ON t",
+    "OPTIMIZE INDEX ON t -- all",
+    "WITH a (b) AS (SELECT 1) DELETE FROM t WHERE x IN (SELECT b FROM a)",
+    "INSERT INTO lake.public.t (a, \"B\") VALUES ($1, $2), ($3, 'it''s') -- rows",
+    "INSERT INTO t SELECT x, y FROM s AT (VERSION => 3) WHERE x > 1 UNION ALL SELECT 1, 2;",
+    "UPDATE t AS x SET a = x.a + 1, b = (SELECT max(b) FROM s) FROM s, u WHERE s.i = x.i AND NOT u.j IS NULL",
+    "MERGE INTO t USING (SELECT * FROM rows($1)) AS s ON t.i = s.i WHEN MATCHED AND s.x > 1 THEN UPDATE SET a = s.a \
+     WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (i, a) VALUES (s.i, s.a)",
+    "CREATE TABLE IF NOT EXISTS t (a INT NOT NULL, v FLOAT[128], p DECIMAL(10, 2), x List(non-null Int64))",
+    "CREATE OR REPLACE TABLE t AS SELECT a, b FROM s WHERE c = $1",
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS a BIGINT AS (b * 2), ADD c TEXT",
+    "CREATE OR REPLACE VIEW v AS WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN t USING (x)",
+    "VACUUM t RETAIN 5 VERSIONS DRY RUN",
+];
+
+#[test]
+fn changes_are_refused_or_the_same_again() {
+    let words =
+        ["CREATE ", "INDEX ", "DROP ", "OPTIMIZE ", " ON ", " USING ", " WITH (", " = ", "IF NOT EXISTS ", ", "];
+    let of_writes =
+        ["INSERT INTO ", "VALUES (", "UPDATE ", " SET ", "MERGE INTO ", "WHEN NOT MATCHED THEN ", "ADD COLUMN "];
+    let tokens: Vec<&str> = TOKENS.into_iter().chain(words).chain(of_writes).collect();
+    let seeds = CHANGES.into_iter().map(|text| text.as_bytes().to_vec());
+    Target::new("changes").seeds(seeds).tokens(tokens).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let Ok(change) = Change::parse(&text) else { return false };
+        assert!(is_change(&text) && is_change(&change.to_string()));
+        assert_eq!(Change::parse(&change.to_string()).expect("a statement that was written"), change);
         true
     });
 }

@@ -4,19 +4,36 @@
 
 #![warn(clippy::disallowed_methods)]
 
+mod change;
 mod dialect;
 mod error;
 #[cfg(test)]
 mod fuzz;
+mod inquiry;
+mod named;
 mod same_query;
 mod show;
+mod source_text;
+mod spans;
+mod statements;
 mod tokens;
+mod views;
+mod writes;
 
 use sqlparser::parser::Parser;
 
+pub use change::{Change, CreateIndex, DropIndex, OptimizeIndex, OptionValue, QualifiedName, is_change};
 pub use dialect::{AT_OPERATOR, LakeDialect};
 pub use error::{Error, Result};
+pub use inquiry::Inquiry;
+pub use named::{NumberedQuery, numbered};
 pub use same_query::is_same_query;
+pub use statements::{Ending, Statements, statements};
+pub use views::{expand_view, relations};
+pub use writes::{
+    AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, Retained, TableContent,
+    TaggedVersion, Target, WriteAction, WriteStatement,
+};
 
 /// The most bytes of a query, where the engine is not configured otherwise.
 pub const SQL_BYTES_MAX: usize = 65_536;

@@ -8,7 +8,7 @@ use sqlparser::ast::{Expr, ObjectNamePart, Query, Statement, visit_expressions_m
 
 use crate::{SQL_BYTES_MAX, parser};
 
-/// The stack of the thread that compares. The tree of a chain of operators has as many levels as the chain, and sqlparser
+/// The stack of the thread that parses. The tree of a chain of operators has as many levels as the chain, and sqlparser
 /// visits, compares and drops it recursively. Texts of [`SQL_BYTES_MAX`] bytes need less than half of this.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -23,21 +23,19 @@ const STACK_BYTES: usize = 64 << 20;
 /// assert!(!is_same_query("SELECT id FROM t", "SELECT id FROM T"));
 /// ```
 pub fn is_same_query(one: &str, other: &str) -> bool {
-    one == other
-        || on_large_stack(|| match (parse(one), parse(other)) {
-            (Some(one), Some(other)) => folded(one) == folded(other),
-            _ => false,
-        })
+    let compare = || match (parse(one), parse(other)) {
+        (Some(one), Some(other)) => folded(one) == folded(other),
+        _ => false,
+    };
+    one == other || on_large_stack(compare).unwrap_or(false)
 }
 
-/// Runs a comparison on a thread with a large stack.
-fn on_large_stack(compare: impl FnOnce() -> bool + Send) -> bool {
+/// Parses on a thread with a large stack; `None` where the system has no thread.
+pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
-        let builder = thread::Builder::new().name("compare queries".to_string()).stack_size(STACK_BYTES);
-        match builder.spawn_scoped(scope, compare) {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(_) => false,
-        }
+        let builder = thread::Builder::new().name("parse queries".to_string()).stack_size(STACK_BYTES);
+        let thread = builder.spawn_scoped(scope, work).ok()?;
+        Some(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 

@@ -60,8 +60,8 @@ const QUESTIONS: [Question; 8] = [
     Question {
         words: &["INDEXES", "INDEX", "INDICES"],
         source: Source::Table,
-        query: "SELECT index_name, column_names, index_type, num_rows_covered, num_rows_not_covered, size_bytes, parameters \
-                FROM indexes() ORDER BY index_name",
+        query: "SELECT index_name, column_names, index_type, num_rows_covered, num_rows_not_covered, size_bytes, \
+                parameters, recall FROM indexes() ORDER BY index_name",
         name: "index_name",
     },
     Question {
@@ -171,7 +171,7 @@ fn show(parser: &mut Parser) -> Result<Statement, ParserError> {
 }
 
 /// Returns the word at a position, in upper case; `None` for another token and for a quoted name.
-fn word(parser: &Parser, position: usize) -> Option<String> {
+pub(crate) fn word(parser: &Parser, position: usize) -> Option<String> {
     match &parser.peek_nth_token_ref(position).token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_uppercase()),
         _ => None,

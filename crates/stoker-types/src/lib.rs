@@ -31,6 +31,7 @@ mod numbers;
 mod order_options;
 mod param;
 mod plan_request;
+mod query_options;
 mod read_options;
 mod receipt;
 mod run_entry;
@@ -38,6 +39,7 @@ mod slice;
 mod snapshot;
 mod spec;
 mod state;
+mod statement;
 mod stream_stats;
 mod table_info;
 
@@ -59,6 +61,7 @@ pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
 pub use order_options::{Mixing, OrderOptions, ShuffleMode};
 pub use param::ParamValue;
 pub use plan_request::{DELAY_LINE_BYTES, MixOptions, PlanRequest, Query, StreamOptions, WINDOW_BYTES};
+pub use query_options::{OrderByDistance, QueryOptions, SqlOptions};
 pub use read_options::{BadRows, BadShare, Compression, ReadOptions};
 pub use receipt::{
     EpochVerdict, Positions, RECEIPT_VERSION, RECEIPT_VERSION_MIN, Receipt, ReceiptPart, Skipped, SubstitutedRow,
@@ -69,6 +72,7 @@ pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
 pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
 pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
+pub use statement::{ProgressSink, StatementOutcome, StatementProgress};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};
 pub use table_info::{BranchInfo, IndexInfo, VersionInfo};
 

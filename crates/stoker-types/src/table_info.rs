@@ -14,7 +14,7 @@ pub struct VersionInfo {
 }
 
 /// An index that exists.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexInfo {
     /// The name of the index.
     pub name: String,
@@ -35,6 +35,10 @@ pub struct IndexInfo {
     /// The parameters of the index as a JSON object, as Lance describes them.
     #[serde(default)]
     pub parameters: String,
+    /// The share of the nearest 10 rows that searches by this index find, from 0 to 1, as it was estimated when the index was
+    /// built; `None` if it was not.
+    #[serde(default)]
+    pub recall: Option<f64>,
 }
 
 /// A branch of a table: a line of versions that began at a version of another branch.

@@ -162,6 +162,9 @@ pub struct ExplainQuery {
     /// Its positional parameters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<ParamValue>,
+    /// Whether approximate results are allowed, as for [`QueryOptions::approximate`](crate::QueryOptions::approximate).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
 }
 
 impl Checked for ExplainQuery {

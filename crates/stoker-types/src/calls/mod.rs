@@ -11,7 +11,9 @@
 //!
 //! To add a call, write its struct and its answer in one of the modules here, add a row to the table, and implement
 //! [`Answers`] for the local lake. The bound [`AnswersAll`] makes the compiler reject a lake that lacks a call.
+//! [`ExecuteStatement`] is no row of the table, because its answer is a sequence of messages.
 
+mod about_statements;
 mod about_streams;
 mod about_tables;
 mod answer;
@@ -24,6 +26,7 @@ use std::pin::Pin;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use about_statements::{EXECUTE, ExecuteStatement, StatementMessage};
 pub use about_streams::{
     Beside, FindNulls, FindRows, GetStatus, GetVersion, ListStreams, OpenStream, ROW_ADDRS_MAX, ReadBeside,
     ServerStatus, ServerVersion,
@@ -230,7 +233,7 @@ async fn answer_body<C: Call, L: Answers<C>>(lake: &L, context: &Context, body: 
 }
 
 fn names() -> String {
-    let names: Vec<&str> = CALLS.iter().map(|call| call.name).collect();
+    let names: Vec<&str> = CALLS.iter().chain([&EXECUTE]).map(|call| call.name).collect();
     names.join(", ")
 }
 
@@ -320,7 +323,8 @@ calls! {
         => Vec<ColumnLayout>;
     ExamineTable = "doctor", Read, Freely, "examining a table",
         "{table, version?, tag?}: what in its layout costs speed, and what to do about it" => Diagnosis;
-    ExplainQuery = "explain", Read, Freely, "explaining a query", "{sql, params?}: the plan of a query" => String;
+    ExplainQuery = "explain", Read, Freely, "explaining a query",
+        "{sql, params?, approximate?}: the plan of a query" => String;
     VerifyReceipts = "verify", Read, Freely, "verifying receipts",
         "{receipts}: whether the receipts of all ranks show that each row was seen exactly once" => Vec<EpochVerdict>;
     ReadRunLog = "run", Read, Freely, "reading the run log", "{run_id}: the log of a run" => Vec<RunEntry>;

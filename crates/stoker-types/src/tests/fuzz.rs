@@ -317,7 +317,7 @@ fn documents() -> Vec<Vec<u8>> {
         json(&new_tag),
         json(&DescribeTable(TableAt::new("digits", &SnapshotRef::Tag("best".into())))),
         json(&ExamineTable(table)),
-        json(&ExplainQuery { sql: "SELECT 1".into(), params }),
+        json(&ExplainQuery { sql: "SELECT 1".into(), params, approximate: true }),
         json(&VerifyReceipts { receipts: vec![receipt()] }),
         json(&ReadRunLog { run_id }),
         json(&LogBadRows { bad_rows: vec![bad_row], write_key: write_key.clone() }),
