@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
+use futures::future::try_join_all;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::Dataset;
@@ -17,16 +18,16 @@ use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
 use stoker_store::first_line;
 use stoker_types::{ErrorKind, TableName};
 
-use crate::exact_commit::ExactCommit;
-use crate::lineage::Lineage;
+use crate::exact_commit::{ExactCommit, IndifferentTo};
+use crate::lineage::{Lineage, Traces};
 use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
 use crate::{Error, LakeStore, Result, Table};
 
 /// The key of the transaction property that holds an idempotency key.
-const KEY_PROPERTY: &str = "stoker.idempotency_key";
+pub(crate) const KEY_PROPERTY: &str = "stoker.idempotency_key";
 
 /// The maximum number of attempts to commit while other commits come in between.
-const ATTEMPTS_MAX: u32 = 200;
+pub(crate) const ATTEMPTS_MAX: u32 = 200;
 
 /// The number of attempts that Lance makes within one of ours to commit without a key. Tests make fewer, so that some of
 /// their writers lose all of them.
@@ -34,6 +35,9 @@ const ATTEMPTS_OF_LANCE: u32 = if cfg!(test) { 2 } else { 20 };
 
 /// The maximum number of transactions that are read at the same time.
 pub(crate) const TRANSACTIONS_IN_FLIGHT: usize = 8;
+
+/// The maximum number of fragments whose files are looked for at the same time.
+const DRAFTS_IN_FLIGHT: usize = 32;
 
 /// What a commit does with the existing rows of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +83,40 @@ impl LakeStore {
     ///
     /// # Errors
     /// [`Error::UnsafeStore`], [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that
-    /// does not fit, [`Error::Overtaken`] as [`CommitKey::chosen_at`] says, storage errors: the lake stays as it was.
-    /// [`Error::OutcomeUnknown`] when nothing tells whether the commit took effect.
+    /// does not fit and for fragments whose files a drop of the table removed, [`Error::Overtaken`] as
+    /// [`CommitKey::chosen_at`] says, storage errors: the lake stays as it was. [`Error::OutcomeUnknown`] when
+    /// nothing tells whether the commit took effect.
     pub async fn commit(
         &self,
+        name: &TableName,
+        schema: &SchemaRef,
+        mode: CommitMode,
+        fragments: Vec<FragmentDraft>,
+        key: Option<CommitKey<'_>>,
+    ) -> Result<u64> {
+        self.commit_after(None, name, schema, mode, fragments, key).await
+    }
+
+    /// Replaces the rows and columns of a table by fragments that were computed from `base`, a version of it. Takes
+    /// effect once under the key, as [`LakeStore::commit`] does.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if anything but commits of indexes and settings came after `base`, and [`Error::NotFound`] if
+    /// the table was dropped; those of [`LakeStore::commit`]. The table stays as it was.
+    pub async fn replace(
+        &self,
+        base: &Table,
+        schema: &SchemaRef,
+        fragments: Vec<FragmentDraft>,
+        key: CommitKey<'_>,
+    ) -> Result<u64> {
+        self.commit_after(Some(base), base.name(), schema, CommitMode::Overwrite, fragments, Some(key)).await
+    }
+
+    /// Commits fragments. If they were computed from the version `base`, others must have left it as it was.
+    async fn commit_after(
+        &self,
+        base: Option<&Table>,
         name: &TableName,
         schema: &SchemaRef,
         mode: CommitMode,
@@ -113,14 +147,31 @@ impl LakeStore {
                 return Ok(newest);
             }
             searched = newest;
+            match (base, &existing) {
+                (Some(base), Some(table)) => {
+                    let files: Vec<String> = fragments.iter().flat_map(FragmentDraft::files).collect();
+                    self.check_unchanged(base, table, IndifferentTo::Nothing, &files).await?;
+                }
+                (Some(_), None) => return Err(self.dropped(name)),
+                (None, _) => {}
+            }
+            if !self.has_drafts(name, mode, existing.as_ref(), key, &fragments).await? {
+                let reason = "it was dropped while rows were written: write them again".into();
+                return Err(Error::InvalidData { table: name.to_string(), reason });
+            }
             let operation = self.operation(name, schema, mode, &fragments, existing.as_ref())?;
             let result = self.execute(name, existing.as_ref(), operation, key).await;
             match result {
-                Ok(dataset) => match self.acknowledge(name, dataset.manifest().version, &fragments).await? {
-                    Some(version) => return Ok(version),
-                    None if attempts_left > 0 => {}
-                    None => return Err(lost(name, dataset.manifest().version)),
-                },
+                Ok(dataset) => {
+                    let manifest = dataset.manifest();
+                    let transaction_file = manifest.transaction_file.clone();
+                    let traces = Traces { transaction_file, files: files(&fragments), ..Traces::default() };
+                    match self.acknowledge(name, manifest.version, &traces).await? {
+                        Some(version) => return Ok(version),
+                        None if attempts_left > 0 => {}
+                        None => return Err(lost(name, manifest.version)),
+                    }
+                }
                 Err(error) => match self.try_latest(name).await? {
                     // The response was lost, but the commit took effect.
                     Some(now) if key.is_none() && now.holds(&fragments) => return Ok(now.version()),
@@ -146,6 +197,33 @@ impl LakeStore {
                 },
             }
         }
+    }
+
+    /// Whether the files of fragments exist. They are looked for only if the table that their writer saw may be gone: a
+    /// drop removes them too.
+    async fn has_drafts(
+        &self,
+        name: &TableName,
+        mode: CommitMode,
+        existing: Option<&Table>,
+        key: Option<CommitKey<'_>>,
+        drafts: &[FragmentDraft],
+    ) -> Result<bool> {
+        let is_other_table = match (mode, existing) {
+            (CommitMode::Create, _) | (CommitMode::Append, None) => false,
+            (CommitMode::CreateOrAppend | CommitMode::Overwrite, None) => true,
+            // A newest version below the one that the writer saw belongs to a table that was created later.
+            (_, Some(table)) => key.is_some_and(|key| key.since_version > table.version()),
+        };
+        if is_other_table {
+            for some in drafts.chunks(DRAFTS_IN_FLIGHT) {
+                let found = try_join_all(some.iter().map(|draft| self.draft_exists(name, draft))).await?;
+                if found.contains(&false) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     fn operation(
@@ -230,9 +308,9 @@ impl LakeStore {
     /// Finds out whether a commit is part of the table's history. Storage may accept a commit that stalled across a
     /// cleanup although it is lost; it counts only when later versions came from it. Returns `None` for a lost
     /// commit. Its version is no part of the history, and its fragments may be committed again.
-    async fn acknowledge(&self, name: &TableName, version: u64, drafts: &[FragmentDraft]) -> Result<Option<u64>> {
+    pub(crate) async fn acknowledge(&self, name: &TableName, version: u64, traces: &Traces) -> Result<Option<u64>> {
         let lineage = match self.try_latest(name).await? {
-            Some(newest) if newest.version() >= version => self.lineage(&newest, version, &files(drafts)).await?,
+            Some(newest) if newest.version() >= version => self.lineage(&newest, version, traces).await?,
             _ => Lineage::Unknown,
         };
         match lineage {
@@ -246,16 +324,6 @@ impl LakeStore {
 /// The names of all data files of the drafts.
 fn files(drafts: &[FragmentDraft]) -> HashSet<String> {
     drafts.iter().flat_map(FragmentDraft::files).collect()
-}
-
-/// The names of the data files that a transaction adds in new fragments.
-pub(crate) fn added_files(transaction: &Transaction) -> HashSet<String> {
-    match &transaction.operation {
-        Operation::Append { fragments } | Operation::Overwrite { fragments, .. } => {
-            fragments.iter().flat_map(|fragment| &fragment.files).map(|file| file.path.clone()).collect()
-        }
-        _ => HashSet::new(),
-    }
 }
 
 /// The error of a commit that is no part of its table's history.
@@ -288,8 +356,20 @@ fn is_lost_race(error: &Error) -> bool {
     matches!(source.downcast_ref(), Some(lance_core::Error::CommitConflict { .. }))
 }
 
+/// Whether Lance refused a commit because of a concurrent commit.
+pub(crate) fn is_conflict(error: &lance_core::Error) -> bool {
+    use lance_core::Error::{CommitConflict, IncompatibleTransaction, RetryableCommitConflict, TooMuchWriteContention};
+    matches!(
+        error,
+        CommitConflict { .. }
+            | IncompatibleTransaction { .. }
+            | RetryableCommitConflict { .. }
+            | TooMuchWriteContention { .. }
+    )
+}
+
 /// The time before the next attempt: random, from 0 to a bound that doubles with each attempt, from 20 ms to 1.28 s.
-fn pause(attempts: u32) -> Duration {
+pub(crate) fn pause(attempts: u32) -> Duration {
     let bound = 10 << attempts.min(7);
     Duration::from_millis(RandomState::new().hash_one(attempts) % bound)
 }
@@ -326,7 +406,7 @@ impl Table {
 }
 
 /// The result of a search for a key in the versions of a table.
-enum Search {
+pub(crate) enum Search {
     /// The key was committed as this version.
     Committed(u64),
     /// The key was not committed, and this version came after the one by which the rows were chosen.
@@ -335,7 +415,7 @@ enum Search {
 }
 
 /// Searches the versions after `since` for a key, newest first.
-async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search> {
+pub(crate) async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search> {
     // A newest version below `since` belongs to another table, which was created later under the same name.
     let since = if since <= table.version() { since } else { 0 };
     let chosen_at = key.chosen_at.unwrap_or(u64::MAX);
@@ -363,7 +443,7 @@ async fn search(table: &Table, key: CommitKey<'_>, since: u64) -> Result<Search>
 /// # Errors
 /// [`Error::OutcomeUnknown`] when all versions that would tell were cleaned up; storage errors.
 pub(crate) async fn counts(table: &Table, version: u64, transaction: &Transaction) -> Result<bool> {
-    match table.lake().lineage(table, version, &added_files(transaction)).await? {
+    match table.lake().lineage(table, version, &Traces::of(transaction)).await? {
         Lineage::Kept => Ok(true),
         Lineage::Lost => Ok(false),
         Lineage::Unknown => Err(unknown(table.name(), version)),

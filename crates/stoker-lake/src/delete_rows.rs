@@ -3,20 +3,20 @@
 //! A row is deleted by Lance's deletion vectors: no data file is rewritten, older versions keep the row, and all Lance
 //! readers see the same rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
 use lance::dataset::{CommitBuilder, WriteDestination};
-use lance_table::transaction::{Operation, TransactionBuilder};
+use lance_table::transaction::{Operation, TransactionBuilder, UpdateMode};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::address::row_offset;
 use crate::caught::caught;
-use crate::commit::{lost, transaction};
+use crate::commit::{is_conflict, lost, transaction};
 use crate::damage::decode_error;
-use crate::{Error, LakeStore, Result, Table};
+use crate::{ChangeNote, Error, LakeStore, Result, Table};
 
 /// The maximum number of attempts to commit. An attempt is repeated when another commit changed the rows' fragments.
 const ATTEMPTS_MAX: u32 = 50;
@@ -33,15 +33,6 @@ pub struct DeletedRows {
     pub num_deleted: u64,
     /// The number of rows that were deleted before this call.
     pub num_deleted_before: u64,
-}
-
-/// What the transaction of a deletion says about it, beside the rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeletionNote {
-    /// The predicate that Lance's tools show for the deletion: which rows it deletes, for people.
-    pub predicate: String,
-    /// The properties of the transaction. Keys that begin with `stoker.` are Stoker's.
-    pub properties: HashMap<String, String>,
 }
 
 /// Rows, separated by whether a version has them.
@@ -69,7 +60,7 @@ impl LakeStore {
         name: &TableName,
         row_addrs: &[u64],
         attempted: &str,
-        note: &(dyn Fn(u64) -> DeletionNote + Sync),
+        note: &(dyn Fn(u64) -> ChangeNote + Sync),
     ) -> Result<DeletedRows> {
         self.inner.check_atomic_create().await?;
         let mut attempts_left = ATTEMPTS_MAX;
@@ -184,9 +175,13 @@ impl Table {
             let Some(transaction) = transaction(self, version).await? else { break };
             version -= 1;
             match transaction.operation {
-                Operation::Delete { deleted_fragment_ids, .. } => {
-                    unknown.retain(|id| !deleted_fragment_ids.contains(id));
-                }
+                // An update in place moves no rows, so the fragments that it drops have none left.
+                Operation::Delete { deleted_fragment_ids: dropped, .. }
+                | Operation::Update {
+                    removed_fragment_ids: dropped,
+                    update_mode: Some(UpdateMode::RewriteColumns),
+                    ..
+                } => unknown.retain(|id| !dropped.contains(id)),
                 Operation::Restore { version: restored } => version = version.min(restored),
                 Operation::Rewrite { groups, .. }
                     if groups.iter().flat_map(|group| &group.old_fragments).any(|old| unknown.contains(&old.id)) =>
@@ -209,10 +204,10 @@ impl Table {
     /// Commits a version without these rows and returns its number. Lance rebases the commit onto concurrent appends,
     /// and onto concurrent deletions in other fragments. Concurrent changes of the same fragments are a conflict: Lance
     /// would merge both deletions into a deletion file of its own, which has no checksum.
-    async fn delete(&self, rows: Selection, note: DeletionNote) -> Result<u64, lance_core::Error> {
+    async fn delete(&self, rows: Selection, note: ChangeNote) -> Result<u64, lance_core::Error> {
         let mut parts = stream::iter(rows.present)
             .map(|(fragment, offsets)| async move {
-                let id = fragment.id() as u64;
+                let (id, offsets) = (fragment.id() as u64, offsets.into_iter().collect());
                 Ok::<_, lance_core::Error>((id, self.with_deletions(&fragment, offsets).boxed().await?))
             })
             .buffered(FRAGMENTS_IN_FLIGHT);
@@ -223,7 +218,7 @@ impl Table {
                 None => deleted_fragment_ids.push(id),
             }
         }
-        let DeletionNote { predicate, properties } = note;
+        let ChangeNote { predicate, properties } = note;
         let operation = Operation::Delete { updated_fragments, deleted_fragment_ids, predicate };
         let transaction = TransactionBuilder::new(self.version(), operation)
             .transaction_properties(Some(Arc::new(properties)))
@@ -236,7 +231,8 @@ impl Table {
         Ok(dataset.manifest().version)
     }
 
-    fn no_row(&self, addr: u64, hint: String) -> Error {
+    /// The error for a row that this version does not have.
+    pub(crate) fn no_row(&self, addr: u64, hint: String) -> Error {
         let (fragment, offset) = (addr >> 32, addr & 0xffff_ffff);
         let what = format!("row {addr} (fragment {fragment}, offset {offset}) of {}", self.snapshot());
         Error::NotFound { what, hint }
@@ -247,16 +243,4 @@ impl Selection {
     fn num_present(&self) -> u64 {
         self.present.iter().map(|(_, offsets)| offsets.len() as u64).sum()
     }
-}
-
-/// Returns whether a commit failed because of a concurrent commit.
-fn is_conflict(error: &lance_core::Error) -> bool {
-    use lance_core::Error::{CommitConflict, IncompatibleTransaction, RetryableCommitConflict, TooMuchWriteContention};
-    matches!(
-        error,
-        CommitConflict { .. }
-            | IncompatibleTransaction { .. }
-            | RetryableCommitConflict { .. }
-            | TooMuchWriteContention { .. }
-    )
 }

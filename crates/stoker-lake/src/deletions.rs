@@ -29,12 +29,12 @@ impl Table {
     pub(crate) async fn with_deletions(
         &self,
         fragment: &FileFragment,
-        offsets: Vec<u32>,
+        offsets: RoaringBitmap,
     ) -> lance_core::Result<Option<Fragment>> {
         let mut metadata = fragment.metadata().clone();
         let before = fragment.get_deletion_vector().await?;
         let mut deleted = before.map_or_else(RoaringBitmap::new, |before| RoaringBitmap::from(before.as_ref()));
-        deleted.extend(offsets);
+        deleted |= offsets;
         if deleted.len() >= fragment.physical_rows().await? as u64 {
             return Ok(None);
         }

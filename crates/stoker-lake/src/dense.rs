@@ -106,7 +106,8 @@ impl DenseFile {
 /// A data file, its metadata, and the index of a column in it; or the obstacle to reading the column there.
 pub(crate) type FoundFile = Result<(DataFile, Arc<CachedFileMetadata>, usize), Obstacle>;
 
-/// Table name, version and column name.
+/// A version of a table, by the names of the table and of the transaction file, its number, and the name of a column.
+/// A table that was dropped and created again may have the same versions, but it has other transaction files.
 pub(crate) type ColumnKey = (String, u64, String);
 
 /// The results of [`Table::dense_column`], in memory.
@@ -146,7 +147,8 @@ impl Table {
 
     /// The key of a column in the lake's caches.
     pub(crate) fn column_key(&self, column: &str) -> ColumnKey {
-        (self.name().to_string(), self.version(), column.to_string())
+        let transaction_file = self.dataset().manifest().transaction_file.as_deref().unwrap_or_default();
+        (format!("{} {transaction_file}", self.name()), self.version(), column.to_string())
     }
 
     async fn probe(&self, column: &str) -> Result<DenseProbe> {

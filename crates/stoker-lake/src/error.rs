@@ -61,6 +61,14 @@ pub enum Error {
         /// The lake.
         lake: String,
     },
+    /// An index that should be created exists already.
+    #[error("index {index} of table {table} already exists; drop it first, or write CREATE OR REPLACE INDEX")]
+    IndexExists {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+    },
     /// A tag that should be created exists already.
     #[error("tag '{tag}' of table {table} already exists and names version {version}; delete it first")]
     TagExists {
@@ -78,6 +86,28 @@ pub enum Error {
         table: String,
         /// The version of the other commit.
         version: u64,
+    },
+    /// A change was computed on a version of a table, and later commits changed what it depends on. The table does not
+    /// have the change.
+    #[error("version {version} of table {table} came in between: {what}; run the statement again")]
+    Conflict {
+        /// The table.
+        table: String,
+        /// The newest version of the table.
+        version: u64,
+        /// What others did.
+        what: String,
+    },
+    /// The new values of a change need more memory than it may use.
+    #[error(
+        "the new values of the changed rows of table {table} need more than {bytes_max} bytes of memory: change the \
+         rows in parts, for example by a condition on a range of a key, or raise the limit"
+    )]
+    ChangeTooLarge {
+        /// The table.
+        table: String,
+        /// The limit.
+        bytes_max: u64,
     },
     /// The data does not fit the table.
     #[error("cannot write to table {table}: {reason}")]
@@ -157,9 +187,9 @@ impl Error {
             | Error::InvalidData { .. }
             | Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::NotFound { .. } => ErrorKind::NotFound,
-            Error::TableExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
-            Error::Overtaken { .. } | Error::OutcomeUnknown { .. } => ErrorKind::Unavailable,
-            Error::AllowanceSpent { .. } => ErrorKind::ResourceExhausted,
+            Error::TableExists { .. } | Error::IndexExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
+            Error::Conflict { .. } | Error::Overtaken { .. } | Error::OutcomeUnknown { .. } => ErrorKind::Unavailable,
+            Error::AllowanceSpent { .. } | Error::ChangeTooLarge { .. } => ErrorKind::ResourceExhausted,
             Error::DataCorrupt { .. } | Error::DamagedRows { .. } => ErrorKind::DataCorrupt,
             Error::Storage { kind, .. } => *kind,
         }
@@ -182,6 +212,17 @@ impl Error {
     /// Makes an error of the storage layer, whose kind follows from its cause.
     pub(crate) fn storage(attempted: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         stoker_store::Error::storage(attempted, source, interpret).into()
+    }
+
+    /// Returns the error of a scan that is under way, see [`Table::scan`](crate::Table::scan).
+    pub(crate) fn of_scan(attempted: impl Into<String>, source: DataFusionError) -> Self {
+        match source {
+            DataFusionError::External(source) => match source.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(source) => Error::storage(attempted, source),
+            },
+            source => Error::storage(attempted, source),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_table::transaction::{Operation, Transaction};
 
-use crate::commit::{TRANSACTIONS_IN_FLIGHT, added_files, counts, key_of, transaction};
+use crate::commit::{TRANSACTIONS_IN_FLIGHT, counts, key_of, transaction};
+use crate::lineage::Traces;
 use crate::{Result, Table};
 
 /// The versions of a table up to the one that is open.
@@ -142,7 +143,7 @@ impl Made {
             Operation::Restore { version } => Change::Restored(*version),
             _ => Change::Kept,
         };
-        let is_named = table.names_any(&added_files(transaction));
+        let is_named = table.names_any(&Traces::of(transaction).files);
         Self { key: key_of(transaction).map(str::to_string), change, is_named }
     }
 }

@@ -14,7 +14,7 @@ use futures::future::{join, join_all};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use object_store::{ObjectStoreExt as _, PutPayload};
 use parking_lot::Mutex;
-use stoker_types::{ErrorKind, Snapshot, SnapshotRef};
+use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName};
 
 use crate::{Error, LakeStore, Result, Table};
 
@@ -56,6 +56,14 @@ impl Default for Holds {
     }
 }
 
+impl Holds {
+    /// Forgets the versions of a table, which another table of its name may have again.
+    pub fn forget(&self, table: &TableName) {
+        self.last_days.lock().retain(|snapshot, _| snapshot.table != *table);
+        self.failed.lock().retain(|snapshot, _| snapshot.table != *table);
+    }
+}
+
 /// What the name of a hold says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
@@ -77,6 +85,13 @@ impl Hold {
         (hold.to_string() == tag).then_some(hold)
     }
 
+    /// The last day on which the version is held, for example `2026-12-24`.
+    pub fn until(self) -> String {
+        let midnight = UNIX_EPOCH + Duration::from_secs(self.last_day.saturating_mul(DAY_SECS));
+        let midnight = humantime::format_rfc3339_seconds(midnight).to_string();
+        midnight.split('T').next().unwrap_or_default().to_string()
+    }
+
     /// Whether the hold has expired: its last day has passed.
     pub fn is_over(self, now: SystemTime) -> bool {
         self.last_day < day(now)
@@ -85,10 +100,7 @@ impl Hold {
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let midnight = UNIX_EPOCH + Duration::from_secs(self.last_day.saturating_mul(DAY_SECS));
-        let midnight = humantime::format_rfc3339_seconds(midnight).to_string();
-        let date = midnight.split('T').next().unwrap_or_default();
-        write!(f, "{PREFIX}{date}.v{}", self.version)
+        write!(f, "{PREFIX}{}.v{}", self.until(), self.version)
     }
 }
 
@@ -157,6 +169,13 @@ impl LakeStore {
         Ok(())
     }
 
+    /// Lists all holds of a table.
+    pub(crate) async fn holds_of(&self, name: &TableName) -> Result<Vec<Hold>> {
+        let folder = base_tags_path(&self.table_path(name));
+        let names = self.list(&folder, || format!("listing the tags of table {name}")).await?;
+        Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
+    }
+
     /// Deletes the holds that a new one replaces. Warns if a cleanup is running that may have begun before the new
     /// hold existed.
     async fn after_hold(&self, table: &Table, replaced: Result<Vec<Hold>>) -> Result<()> {
@@ -207,10 +226,7 @@ impl Table {
 
     /// Lists all holds of this table.
     pub(crate) async fn list_holds(&self) -> Result<Vec<Hold>> {
-        let folder = base_tags_path(&self.lake().table_path(self.name()));
-        let attempted = || format!("listing the tags of table {}", self.name());
-        let names = self.lake().list(&folder, attempted).await?;
-        Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
+        self.lake().holds_of(self.name()).await
     }
 
     /// Deletes holds of this table. Holds that do not exist are ignored.

@@ -233,7 +233,7 @@ impl LakeStore {
         let committed = futures::stream::iter(names).map(|name| async {
             let attempted = || format!("listing the versions of table {name}");
             let versions = self.list(&self.table_path(&name).join("_versions"), attempted).await?;
-            Ok((!versions.is_empty()).then_some(name))
+            Ok(versions.iter().any(|entry| entry.ends_with(".manifest")).then_some(name))
         });
         committed.buffered(LISTINGS_AT_ONCE).try_filter_map(|name| std::future::ready(Ok(name))).try_collect().await
     }

@@ -12,6 +12,9 @@
 //!   │                                    └────survey──► what the footers say about a column
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
 //!   ├──delete_rows──► a new version without these rows
+//!   ├──change──► RowChange: rows deleted, updated and inserted in one version
+//!   ├──add_columns, drop_columns, rename_column──► a new version with other columns
+//!   ├──truncate, drop_table──► a version without rows; no table
 //!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
@@ -22,8 +25,8 @@
 mod address;
 mod again;
 mod allowance;
-mod blobs;
 mod caught;
+mod change;
 mod checksums;
 mod cleanup;
 mod commit;
@@ -32,6 +35,7 @@ mod delete_rows;
 mod deletions;
 mod dense;
 mod direct;
+mod drop_table;
 mod error;
 mod exact_commit;
 mod footer;
@@ -52,7 +56,6 @@ mod root_contents;
 mod row_id_set;
 mod row_offsets;
 mod scan;
-mod sound_rows;
 mod survey;
 mod table;
 mod take;
@@ -62,27 +65,29 @@ mod write;
 
 pub use address::row_offset;
 pub use allowance::{Expense, WriteAllowance};
-pub use blobs::BLOB_REMEDY;
+pub use change::{ChangeNote, Changed, Isolation, NewColumns, RowChange};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
-pub use delete_rows::{DeletedRows, DeletionNote};
+pub use delete_rows::DeletedRows;
 pub use dense::{DenseColumn, DenseFile, DenseProbe, RowRun};
+pub use drop_table::HeldVersions;
 pub use error::{Error, Result};
 pub use history::History;
 pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
-pub use index::IndexKind;
+pub use index::{BuiltIndex, IfExists, IndexKind, NewIndex, OptimizedIndexes};
 pub use lake::LakeStore;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
 pub use obstacle::Obstacle;
+pub use precheck::BLOB_REMEDY;
 pub use range_reader::{RangeBody, RangeReader};
-pub use rerank::NearRow;
+pub use rerank::{NearRow, default_probes};
 pub use row_id_set::RowIdSet;
-pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest};
-pub use sound_rows::SoundRows;
+pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest, ScanStats};
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
+pub use take::SoundRows;
 pub use text::{TextHits, TextSearch};
 pub use write::{FragmentDraft, TableWriter, WriteOptions};
 

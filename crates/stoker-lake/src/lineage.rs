@@ -4,15 +4,25 @@
 //! may commit under the same number and go on from there, and a cleanup may remove their manifest. The number is then
 //! free again, and the delayed commit succeeds under it, although no later version contains it. Only the later
 //! versions can tell.
+//!
+//! A later version shows it by the files that the commit added, by the fragments that it dropped, or by the columns
+//! that it left. Where an update replaced the files of a commit, or a deletion its deletion files, only the transaction
+//! of the next version can tell: Stoker's changes of rows and columns have the name of the transaction file of the
+//! version before them.
 
 use std::collections::HashSet;
 
-use lance_table::format::Fragment;
-use lance_table::transaction::Operation;
+use lance_core::datatypes::Schema;
+use lance_table::format::{DataFile, Fragment};
+use lance_table::io::deletion::relative_deletion_file_path;
+use lance_table::transaction::{Operation, Transaction, UpdatedFragmentOffsets};
 use stoker_types::{ErrorKind, SnapshotRef};
 
 use crate::commit::transaction;
 use crate::{LakeStore, Result, Table};
+
+/// The key of the transaction property with the name of the transaction file of the version before.
+pub(crate) const PARENT_PROPERTY: &str = "stoker.parent";
 
 /// What the later versions say about a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,30 +35,100 @@ pub(crate) enum Lineage {
     Unknown,
 }
 
+/// What a commit left in its table, by which later versions show whether they descend from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traces {
+    /// The name of the transaction file, which no other commit has.
+    pub transaction_file: Option<String>,
+    /// The data files and the deletion files that the commit added, by their paths in the manifest.
+    pub files: HashSet<String>,
+    /// The fragments that the commit changed.
+    pub changed: HashSet<u64>,
+    /// The fragments that the commit dropped.
+    pub dropped: HashSet<u64>,
+    /// The columns that the commit left, if it changed them.
+    pub schema: Option<Schema>,
+}
+
+impl Traces {
+    /// Returns the traces of a transaction. Files with new columns are not among them, because the transaction does not
+    /// separate them from the others.
+    pub fn of(transaction: &Transaction) -> Self {
+        let transaction_file = Some(format!("{}-{}.txn", transaction.read_version, transaction.uuid));
+        let mut traces = Self { transaction_file, ..Self::default() };
+        match &transaction.operation {
+            Operation::Append { fragments } | Operation::Overwrite { fragments, .. } => {
+                fragments.iter().for_each(|fragment| traces.add_files(fragment, |_| true));
+            }
+            Operation::Delete { updated_fragments, deleted_fragment_ids, .. } => {
+                updated_fragments.iter().for_each(|fragment| traces.add_deletions(fragment));
+                traces.dropped.extend(deleted_fragment_ids);
+            }
+            Operation::Update {
+                removed_fragment_ids,
+                updated_fragments,
+                new_fragments,
+                fields_modified,
+                updated_fragment_offsets,
+                ..
+            } => {
+                new_fragments.iter().for_each(|fragment| traces.add_files(fragment, |_| true));
+                let is_new = |file: &DataFile| {
+                    file.fields.iter().any(|id| u32::try_from(*id).is_ok_and(|id| fields_modified.contains(&id)))
+                };
+                for fragment in updated_fragments {
+                    match updated_fragment_offsets {
+                        Some(UpdatedFragmentOffsets(rewritten)) if rewritten.contains_key(&fragment.id) => {
+                            traces.add_files(fragment, is_new);
+                            traces.changed.insert(fragment.id);
+                        }
+                        _ => traces.add_deletions(fragment),
+                    }
+                }
+                traces.dropped.extend(removed_fragment_ids);
+            }
+            Operation::Merge { schema, .. } | Operation::Project { schema, .. } => traces.schema = Some(schema.clone()),
+            _ => {}
+        }
+        traces
+    }
+
+    fn add_files(&mut self, fragment: &Fragment, is_new: impl Fn(&DataFile) -> bool) {
+        self.files.extend(fragment.files.iter().filter(|file| is_new(file)).map(|file| file.path.clone()));
+    }
+
+    fn add_deletions(&mut self, fragment: &Fragment) {
+        self.files.extend(deletion_file(fragment));
+        self.changed.insert(fragment.id);
+    }
+}
+
 impl LakeStore {
     /// Finds out whether `newest`, the newest version of its table, descends from the commit that is stored as
-    /// `version` and added these data files. Opens later versions, oldest first, until one tells.
-    pub(crate) async fn lineage(&self, newest: &Table, version: u64, files: &HashSet<String>) -> Result<Lineage> {
-        if files.is_empty() || newest.version() == version || newest.names_any(files) {
+    /// `version` and left these traces. Reads the transaction of the next version, and opens later versions, oldest
+    /// first, until one tells.
+    pub(crate) async fn lineage(&self, newest: &Table, version: u64, traces: &Traces) -> Result<Lineage> {
+        if newest.version() == version || newest.shows(traces) {
             return Ok(Lineage::Kept);
         }
-        let fragments = self.fragments_of(newest, version, files).await?;
-        if newest.has_others(&fragments) {
-            return Ok(Lineage::Lost);
+        let next = transaction(newest, version + 1).await?;
+        if let (Some(own), Some(parent)) = (&traces.transaction_file, next.as_ref().and_then(parent_of)) {
+            return Ok(if parent == own { Lineage::Kept } else { Lineage::Lost });
         }
+        let created = self.created_by(newest, version, traces).await?;
         let mut later = newest.version_numbers().await?;
         later.retain(|number| *number > version && *number < newest.version());
         later.sort_unstable();
-        for number in later {
+        for number in later.into_iter().chain([newest.version()]) {
             match self.at_version(newest, number, &SnapshotRef::Version(number)).await {
-                Ok(table) if table.names_any(files) => return Ok(Lineage::Kept),
-                Ok(table) if table.has_others(&fragments) => return Ok(Lineage::Lost),
+                Ok(table) if table.shows(traces) => return Ok(Lineage::Kept),
+                Ok(table) if table.contradicts(traces, &created) => return Ok(Lineage::Lost),
                 // A version that was cleaned up meanwhile says nothing.
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        let Some(next) = transaction(newest, version + 1).await? else {
+        let Some(next) = next else {
             // A cleanup removes later versions that have no tag, but not the tagged version itself.
             let has_tag = newest.tags().await?.values().any(|tagged| *tagged == version);
             return Ok(if has_tag { Lineage::Kept } else { Lineage::Unknown });
@@ -56,9 +136,8 @@ impl LakeStore {
         Ok(match next.operation {
             Operation::Overwrite { .. } | Operation::Restore { .. } => Lineage::Kept,
             Operation::Rewrite { groups, .. } => {
-                let rewritten =
-                    groups.iter().flat_map(|group| &group.old_fragments).flat_map(|fragment| &fragment.files);
-                match rewritten.into_iter().any(|file| files.contains(&file.path)) {
+                let mut rewritten = groups.iter().flat_map(|group| &group.old_fragments);
+                match rewritten.any(|fragment| names_any(fragment, &traces.files)) {
                     true => Lineage::Kept,
                     false => Lineage::Lost,
                 }
@@ -69,12 +148,17 @@ impl LakeStore {
         })
     }
 
-    /// The ids of the fragments of a version that name these files; none when the version was cleaned up.
-    async fn fragments_of(&self, newest: &Table, version: u64, files: &HashSet<String>) -> Result<HashSet<u64>> {
+    /// The ids of the fragments that a commit created; none when its version was cleaned up.
+    async fn created_by(&self, newest: &Table, version: u64, traces: &Traces) -> Result<HashSet<u64>> {
         match self.at_version(newest, version, &SnapshotRef::Version(version)).await {
             Ok(table) => {
                 let fragments = table.dataset().fragments().iter();
-                Ok(fragments.filter(|fragment| names_any(fragment, files)).map(|fragment| fragment.id).collect())
+                let named = fragments.filter(|fragment| names_any(fragment, &traces.files)).map(|fragment| fragment.id);
+                // New columns are files of fragments that existed before.
+                Ok(match traces.schema {
+                    Some(_) => HashSet::new(),
+                    None => named.filter(|id| !traces.changed.contains(id)).collect(),
+                })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(HashSet::new()),
             Err(error) => Err(error),
@@ -83,19 +167,43 @@ impl LakeStore {
 }
 
 impl Table {
-    /// Whether this version names any of these data files.
+    /// Whether this version names any of these files.
     pub(crate) fn names_any(&self, files: &HashSet<String>) -> bool {
         self.dataset().fragments().iter().any(|fragment| names_any(fragment, files))
     }
 
-    /// Whether this version has fragments with these ids. It must name no file of the commit that created the
-    /// fragments: then its fragments with these ids come from another commit of the same version number, because a
-    /// fragment id is used once in a table's history.
-    fn has_others(&self, fragments: &HashSet<u64>) -> bool {
+    /// Whether this version shows that it descends from the commit, or that it makes no difference.
+    fn shows(&self, traces: &Traces) -> bool {
+        match &traces.schema {
+            _ if !traces.files.is_empty() => self.names_any(&traces.files),
+            Some(schema) => self.dataset().schema() == schema,
+            None => !self.has_any(&traces.dropped),
+        }
+    }
+
+    /// Whether this version, which does not show the commit, descends from another commit of the same version number. A
+    /// fragment id is used once in a table's history. So a fragment that the commit dropped does not come back, and one
+    /// that it created has files of the commit.
+    fn contradicts(&self, traces: &Traces, created: &HashSet<u64>) -> bool {
+        self.has_any(&traces.dropped) || self.has_any(created)
+    }
+
+    fn has_any(&self, fragments: &HashSet<u64>) -> bool {
         self.dataset().fragments().iter().any(|fragment| fragments.contains(&fragment.id))
     }
 }
 
+/// The name of the transaction file of the version before, if the transaction has it.
+fn parent_of(transaction: &Transaction) -> Option<&String> {
+    transaction.transaction_properties.as_ref().and_then(|properties| properties.get(PARENT_PROPERTY))
+}
+
+/// The path of a fragment's deletion file in its table.
+fn deletion_file(fragment: &Fragment) -> Option<String> {
+    fragment.deletion_file.as_ref().map(|file| relative_deletion_file_path(fragment.id, file))
+}
+
 fn names_any(fragment: &Fragment, files: &HashSet<String>) -> bool {
     fragment.files.iter().any(|file| files.contains(&file.path))
+        || deletion_file(fragment).is_some_and(|file| files.contains(&file))
 }

@@ -44,14 +44,7 @@ impl Table {
     }
 
     fn null_error(&self, column: &str, source: DataFusionError) -> Error {
-        let attempted = || format!("looking for nulls in column {column} of table {}", self.snapshot());
-        match source {
-            DataFusionError::External(source) => match source.downcast::<Error>() {
-                Ok(error) => *error,
-                Err(source) => Error::storage(attempted(), source),
-            },
-            source => Error::storage(attempted(), source),
-        }
+        Error::of_scan(format!("looking for nulls in column {column} of table {}", self.snapshot()), source)
     }
 
     /// Returns whether a column can have nulls according to its type and its footers.

@@ -1,6 +1,9 @@
 //! Scans and searches of a table through Lance.
 
+use std::any::Any;
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -12,16 +15,25 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::metrics::{
+    Count, CustomMetricValue, ExecutionPlanMetricsSet, MetricBuilder, MetricValue,
+};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::dataset::scanner::Scanner;
-use lance::io::exec::KNNVectorDistanceExec;
+use lance::index::DatasetIndexExt as _;
+use lance::io::exec::scalar_index::ScalarIndexExec;
+use lance::io::exec::{ANNIvfPartitionExec, KNNVectorDistanceExec};
+use lance_datafusion::exec::{ExecutionSummaryCounts, collect_execution_metrics};
+use lance_index::scalar::expression::ScalarIndexExpr;
 use lance_linalg::distance::MetricType;
+use parking_lot::Mutex;
 use stoker_store::first_line;
 use stoker_types::to_usize;
+use uuid::Uuid;
 
 use crate::address::fragment_id;
 use crate::caught::{Panicked, caught};
@@ -112,6 +124,117 @@ impl From<Metric> for MetricType {
     }
 }
 
+/// What a table was asked to read, as metrics of a plan of DataFusion. Clones count together.
+#[derive(Clone, Debug)]
+pub struct ScanStats {
+    requests: Count,
+    bytes_read: Count,
+    indexes: Arc<IndexNames>,
+}
+
+/// The names of the indexes that were used.
+#[derive(Debug, Default)]
+struct IndexNames(Mutex<BTreeSet<String>>);
+
+impl ScanStats {
+    /// Adds the metrics `requests`, `bytes_read` and `index` to those of one partition of a plan. They are complete when
+    /// the scans and searches have ended.
+    pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let indexes = Arc::<IndexNames>::default();
+        let value = MetricValue::Custom { name: "index".into(), value: indexes.clone() };
+        MetricBuilder::new(metrics).with_partition(partition).build(value);
+        let counter = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
+        Self { requests: counter("requests"), bytes_read: counter("bytes_read"), indexes }
+    }
+
+    /// Counts bytes that were read otherwise than by a scan or a search.
+    pub fn add_bytes(&self, bytes: usize) {
+        self.bytes_read.add(bytes);
+    }
+
+    /// Notes that an index was used.
+    pub(crate) fn add_index(&self, name: &str) {
+        self.indexes.0.lock().insert(name.to_string());
+    }
+
+    /// Adds what a plan of Lance measured.
+    fn add_plan(&self, plan: &dyn ExecutionPlan) {
+        let mut counts = ExecutionSummaryCounts::default();
+        collect_execution_metrics(plan, &mut counts);
+        self.requests.add(counts.requests);
+        self.bytes_read.add(counts.bytes_read);
+    }
+}
+
+impl fmt::Display for IndexNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.lock();
+        match names.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&names.iter().map(String::as_str).collect::<Vec<_>>().join("+")),
+        }
+    }
+}
+
+impl CustomMetricValue for IndexNames {
+    fn new_empty(&self) -> Arc<dyn CustomMetricValue> {
+        Arc::<Self>::default()
+    }
+
+    fn aggregate(&self, other: Arc<dyn CustomMetricValue + 'static>) {
+        if let Some(other) = other.as_any().downcast_ref::<Self>() {
+            let names = other.0.lock().clone();
+            self.0.lock().extend(names);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_eq(&self, other: &Arc<dyn CustomMetricValue>) -> bool {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
+        let names = other.0.lock().clone();
+        *self.0.lock() == names
+    }
+}
+
+/// A plan of Lance that runs. When it ends or is cancelled, what it measured is counted.
+struct CountedPlan {
+    plan: Arc<dyn ExecutionPlan>,
+    stats: ScanStats,
+}
+
+impl Drop for CountedPlan {
+    fn drop(&mut self) {
+        self.stats.add_plan(self.plan.as_ref());
+    }
+}
+
+/// Notes the names of the scalar indexes that a plan asks, and the ids of its vector indexes.
+fn note_indexes(plan: &Arc<dyn ExecutionPlan>, stats: &ScanStats, of_vectors: &mut Vec<Uuid>) {
+    if let Some(asked) = plan.downcast_ref::<ScalarIndexExec>() {
+        note_expression(asked.expr(), stats);
+    }
+    if let Some(asked) = plan.downcast_ref::<ANNIvfPartitionExec>() {
+        of_vectors.extend(&asked.index_uuids);
+    }
+    for child in plan.children() {
+        note_indexes(child, stats, of_vectors);
+    }
+}
+
+fn note_expression(expression: &ScalarIndexExpr, stats: &ScanStats) {
+    match expression {
+        ScalarIndexExpr::Not(inner) => note_expression(inner, stats),
+        ScalarIndexExpr::And(one, other) | ScalarIndexExpr::Or(one, other) => {
+            note_expression(one, stats);
+            note_expression(other, stats);
+        }
+        ScalarIndexExpr::Query(search) => stats.add_index(&search.index_name),
+    }
+}
+
 impl Table {
     /// Returns a physical plan for a scan, with one partition.
     ///
@@ -177,18 +300,37 @@ impl Table {
     /// DataFusion's.
     pub async fn scan(&self, request: &ScanRequest) -> Result<SendableRecordBatchStream> {
         let plan = self.scan_plan(request).await?;
+        let counted = self.counted(&plan).await?;
         let batches = plan.execute(0, Arc::new(TaskContext::default()));
         let batches = batches.map_err(|source| Error::storage(self.scanning(), source))?;
         let (schema, table) = (batches.schema(), self.clone());
-        let batches = StreamExt::catch_unwind(AssertUnwindSafe(batches)).map(|polled| match polled {
-            Ok(batch) => batch,
-            Err(payload) => Err(DataFusionError::External(Box::new(Panicked::new(payload.as_ref())))),
+        let batches = StreamExt::catch_unwind(AssertUnwindSafe(batches)).map(move |polled| {
+            // The plan is counted when the stream is dropped.
+            let _counted = &counted;
+            match polled {
+                Ok(batch) => batch,
+                Err(payload) => Err(DataFusionError::External(Box::new(Panicked::new(payload.as_ref())))),
+            }
         });
         let batches = batches.or_else(move |source| {
             let table = table.clone();
             async move { Err(table.scan_error(source).await) }
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    /// Notes which indexes a plan asks, and counts what it reads, if anybody wants to know.
+    async fn counted(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<CountedPlan>> {
+        let Some(stats) = self.stats() else { return Ok(None) };
+        let mut of_vectors = Vec::new();
+        note_indexes(plan, stats, &mut of_vectors);
+        if !of_vectors.is_empty() {
+            let indexes = caught(self.dataset().load_indices()).await;
+            let indexes = indexes.map_err(|source| Error::storage(self.scanning(), source))?;
+            let asked = indexes.iter().filter(|index| of_vectors.contains(&index.uuid));
+            asked.for_each(|index| stats.add_index(&index.name));
+        }
+        Ok(Some(CountedPlan { plan: plan.clone(), stats: stats.clone() }))
     }
 
     /// Projects a plan to exactly the columns of the request, in its order: Lance adds columns and moves them.

@@ -8,7 +8,7 @@ use lance::Dataset;
 use stoker_types::{Snapshot, TableName};
 
 use crate::address::fragment_id;
-use crate::{Error, LakeStore, Result};
+use crate::{Error, LakeStore, Result, ScanStats};
 
 /// The maximum number of rows of a fragment: row addresses have 32 bits for the offset in it.
 const FRAGMENT_ROWS_MAX: u64 = 1 << 32;
@@ -20,6 +20,8 @@ pub struct Table {
     name: TableName,
     dataset: Arc<Dataset>,
     schema: SchemaRef,
+    /// Counts what this handle reads; `None` if nobody asks.
+    stats: Option<ScanStats>,
 }
 
 impl std::fmt::Debug for Table {
@@ -44,7 +46,7 @@ impl Table {
     ///
     /// # Errors `DataCorrupt` if the manifest is ambiguous: if by it, rows or columns could be mistaken for others.
     pub(crate) fn try_new(lake: LakeStore, name: TableName, dataset: Dataset, schema: SchemaRef) -> Result<Self> {
-        let table = Self { lake, name, dataset: Arc::new(dataset), schema };
+        let table = Self { lake, name, dataset: Arc::new(dataset), schema, stats: None };
         match table.flaw() {
             None => Ok(table),
             Some(reason) => {
@@ -144,6 +146,17 @@ impl Table {
 
     pub(crate) fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
+    }
+
+    /// Returns a handle of the same table whose scans, searches and reads by address are counted.
+    #[must_use]
+    pub fn with_stats(&self, stats: ScanStats) -> Self {
+        Self { stats: Some(stats), ..self.clone() }
+    }
+
+    /// The counts of what this handle reads.
+    pub fn stats(&self) -> Option<&ScanStats> {
+        self.stats.as_ref()
     }
 
     /// Checks that all of these columns exist.

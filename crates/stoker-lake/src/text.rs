@@ -102,6 +102,9 @@ impl Table {
         self.check_texts(&search.columns)?;
         let memory = MemoryConsumer::new("text_search").register(&search.memory);
         let covered = self.covered_texts(search).await?;
+        if let Some(stats) = self.stats() {
+            covered.indexes.iter().for_each(|index| stats.add_index(&index.name));
+        }
         let mut vocabulary = Vocabulary::new(&search.query);
         covered.add_similar(self, search, &mut vocabulary)?;
         let mut scanned = self.scan_texts(search, vocabulary, &covered.others, &memory).await?;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use stoker_lake::{DeletedRows, DeletionNote, Error, LakeStore, Result};
+use stoker_lake::{ChangeNote, DeletedRows, Error, LakeStore, Result};
 use stoker_types::TableName;
 
 /// The transaction property with the number of rows that a version newly excludes.
@@ -57,10 +57,10 @@ pub async fn quarantine(
 }
 
 /// Returns what the transaction says of a version that newly excludes this number of rows.
-fn deletion_note(num_rows: u64, reason: Option<&str>) -> DeletionNote {
+fn deletion_note(num_rows: u64, reason: Option<&str>) -> ChangeNote {
     let mut properties = HashMap::from([(ROWS_PROPERTY.to_string(), num_rows.to_string())]);
     if let Some(reason) = reason {
         properties.insert(REASON_PROPERTY.to_string(), reason.to_string());
     }
-    DeletionNote { predicate: format!("quarantined rows: {num_rows}"), properties }
+    ChangeNote { predicate: format!("quarantined rows: {num_rows}"), properties }
 }

@@ -140,6 +140,9 @@ impl LakeStore {
             Err(error) if error.kind() == ErrorKind::NotFound => clean().await?,
             stats => stats?,
         };
+        if !dry_run {
+            self.clean_measured(name).await?;
+        }
         Ok(Some(CleanedTable {
             versions,
             num_versions: stats.old_versions,
@@ -196,7 +199,7 @@ fn replaced_before(versions: Vec<Dated>, now_millis: i64, kept_for: Duration) ->
 }
 
 /// The version of a manifest, parsed from its name.
-fn version_of(path: &Path) -> Option<u64> {
+pub(crate) fn version_of(path: &Path) -> Option<u64> {
     let number = path.filename()?.strip_suffix(".manifest")?;
     let parsed: u64 = number.parse().ok()?;
     Some(if number.len() == DIGITS { u64::MAX - parsed } else { parsed })

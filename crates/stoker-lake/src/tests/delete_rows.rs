@@ -18,7 +18,7 @@ use super::data::{
     TestResult, addresses, append, latest, memory_lake, rows, schema, small, table_name, tensor, tensor_bytes,
     test_lake,
 };
-use crate::{CommitMode, DeletedRows, DeletionNote, DenseProbe, LakeStore, ScanRequest, StorageOptions, Table};
+use crate::{ChangeNote, CommitMode, DeletedRows, DenseProbe, LakeStore, ScanRequest, StorageOptions, Table};
 
 /// The address of a row in a table with fragments of 10 rows.
 fn address(row: u64) -> u64 {
@@ -44,7 +44,7 @@ fn done(version: u64, num_deleted: u64, num_deleted_before: u64) -> DeletedRows 
 
 /// Deletes rows of table `t`, with their number as a property of the transaction.
 async fn delete(lake: &LakeStore, addrs: &[u64]) -> crate::Result<DeletedRows> {
-    let note = |num_rows: u64| DeletionNote {
+    let note = |num_rows: u64| ChangeNote {
         predicate: "rows of a test".into(),
         properties: HashMap::from([("num_rows".into(), num_rows.to_string())]),
     };

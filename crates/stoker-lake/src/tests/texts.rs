@@ -16,8 +16,9 @@ use stoker_text::{Analysis, TextQuery};
 use stoker_types::ErrorKind;
 
 use super::data::{TestResult, latest, memory_lake, small, table_name};
+use crate::text::index_params;
 use crate::{
-    CommitMode, DeletionNote, Error, IndexKind, LakeStore, ROW_ADDR, RowIdSet, ScanRequest, Table, TextHits, TextSearch,
+    ChangeNote, CommitMode, Error, IndexKind, LakeStore, ROW_ADDR, RowIdSet, ScanRequest, Table, TextHits, TextSearch,
 };
 
 const WORDS: [&str; 12] =
@@ -208,7 +209,7 @@ async fn check(table: &Table, what: &str) -> Result<Vec<TextHits>, Box<dyn std::
 }
 
 async fn delete(lake: &LakeStore, addrs: &[u64]) -> Result<Table, Box<dyn std::error::Error>> {
-    let note = |_: u64| DeletionNote { predicate: "rows of a test".into(), properties: HashMap::new() };
+    let note = |_: u64| ChangeNote { predicate: "rows of a test".into(), properties: HashMap::new() };
     lake.delete_rows(&table_name("texts"), addrs, "deleting rows", &note).await?;
     Ok(latest(lake, &table_name("texts")).await?)
 }
@@ -239,6 +240,29 @@ async fn rows_order_and_scores_do_not_depend_on_indexes() -> TestResult {
     let mut dataset = table.dataset().as_ref().clone();
     dataset.optimize_indices(&OptimizeOptions::merge(10)).await?;
     check(&latest(&lake, table.name()).await?, "merged segments").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn updated_texts_are_found_and_their_old_ones_are_not() -> TestResult {
+    let lake = memory_lake().await;
+    let table = append(&lake, 0..160).await?;
+    let params = index_params(&Analysis::default()).ok_or("an index has these words")?;
+    let mut dataset = table.dataset().as_ref().clone();
+    dataset.create_index(&["title"], IndexType::Inverted, None, &params, true).await?;
+    let some: Vec<u64> = (3..30).chain((1 << 32)..(1 << 32) + 7).collect();
+    let whole_fragment: Vec<u64> = ((2_u64 << 32)..(2 << 32) + 50).collect();
+    for (addrs, salt) in [(some, 2), (whole_fragment, 3)] {
+        let table = latest(&lake, table.name()).await?;
+        let titles: ArrayRef = Arc::new(StringArray::from_iter((0..addrs.len()).map(|row| text(row, salt))));
+        let mut change = lake.change(&table, small(50, 1 << 20)).await?;
+        change.update(&addrs, &RecordBatch::try_from_iter_with_nullable([("title", titles, true)])?)?;
+        change.commit(None, &ChangeNote::default()).await?;
+        check(&latest(&lake, table.name()).await?, "updated").await?;
+    }
+    let mut dataset = latest(&lake, table.name()).await?.dataset().as_ref().clone();
+    dataset.optimize_indices(&OptimizeOptions::merge(10)).await?;
+    check(&latest(&lake, table.name()).await?, "updated, and indexed again").await?;
     Ok(())
 }
 

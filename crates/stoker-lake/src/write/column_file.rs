@@ -1,4 +1,4 @@
-//! Writes one data file of a fragment.
+//! Writes the data files of a fragment.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, Schema as ArrowSchema, SchemaRef};
+use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_file::versions::{create_writer, v2_2};
 use lance_file::writer::{FileWriter, FileWriterOptions};
 use lance_table::format::DataFile;
 use object_store::path::Path;
+use stoker_columns::{is_heavy, kind_of};
 use stoker_store::sectors::checked_name;
 
 use super::checked_writer::CheckedWriter;
 use super::page_buffer::{PageBuffer, compact};
-use super::schema::may_be_plain;
+use super::schema::{COMPRESSION_KEY, may_be_plain};
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
 use crate::lake::LakeInner;
 use crate::{Error, Result};
@@ -24,8 +26,73 @@ use crate::{Error, Result};
 /// The number of bytes that each light column collects before Lance writes a page.
 const LIGHT_PAGE_BYTES: u64 = 1 << 20;
 
+/// The open data files of one fragment: one for each heavy column, and one for all light columns. All of them are
+/// written at the same time.
+pub(crate) struct FragmentFiles(Vec<ColumnFile>);
+
+impl FragmentFiles {
+    /// Creates the files for rows with the columns of `schema`. The fields of `lance_schema` are the same columns, with
+    /// their ids in the table.
+    pub async fn create(
+        lake: &LakeInner,
+        table: &Path,
+        schema: &ArrowSchema,
+        lance_schema: &Schema,
+        page_bytes: usize,
+    ) -> Result<Self> {
+        let fields = schema.fields();
+        let (heavy, light): (Vec<usize>, Vec<usize>) = (0..fields.len()).partition(|index| is_heavy(&fields[*index]));
+        let page_bytes = page_bytes.max(1);
+        let mut groups: Vec<_> = heavy.into_iter().map(|index| (vec![index], Some(page_bytes))).collect();
+        if !light.is_empty() {
+            groups.push((light, None));
+        }
+        let create = groups.into_iter().map(|(columns, page_bytes)| {
+            let schema = file_schema(schema, lance_schema, &columns);
+            ColumnFile::create(lake, table, schema, columns, page_bytes)
+        });
+        Ok(Self(try_join_all(create).await?))
+    }
+
+    /// The names of the files.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|file| file.name.clone())
+    }
+
+    /// Writes rows, whose columns are those of the schema.
+    pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        try_join_all(self.0.iter_mut().map(|file| file.write(batch))).await?;
+        Ok(())
+    }
+
+    /// Closes the files. Returns for each its manifest entry and its size in bytes.
+    pub async fn finish(self) -> Result<Vec<(DataFile, u64)>> {
+        try_join_all(self.0.into_iter().map(ColumnFile::finish)).await
+    }
+
+    /// Discards the files as far as the store allows.
+    pub async fn abort(self) {
+        for file in self.0 {
+            file.abort().await;
+        }
+    }
+}
+
+/// Returns the schema of a file with these columns: the field ids are the table's, and encoded images are never
+/// compressed, whatever the table's schema says.
+fn file_schema(schema: &ArrowSchema, lance_schema: &Schema, columns: &[usize]) -> Schema {
+    let mut fields: Vec<_> = columns.iter().map(|index| lance_schema.fields[*index].clone()).collect();
+    for (field, index) in fields.iter_mut().zip(columns) {
+        let column = &schema.fields()[*index];
+        if let Some(compression) = kind_of(column).storage(column).compression {
+            field.metadata.insert(COMPRESSION_KEY.into(), compression.into());
+        }
+    }
+    Schema { fields, metadata: Default::default() }
+}
+
 /// A data file that holds some columns of one fragment.
-pub(super) struct ColumnFile {
+struct ColumnFile {
     name: String,
     schema: Schema,
     batch_schema: SchemaRef,

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Returns the batch with the columns, types and field metadata of `schema`; no values are copied.
 ///
 /// `first_row` is the number of the batch's first row, for error messages.
-pub(super) fn conform(
+pub(crate) fn conform(
     table: &TableName,
     schema: &SchemaRef,
     batch: &RecordBatch,
@@ -40,6 +40,14 @@ pub(super) fn conform(
         return Err(fail(format!("the table has no column {}", extra.name())));
     }
     RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
+}
+
+/// Returns the first columns of a batch of stored rows with exactly the types of `schema`; no values are copied.
+pub(crate) fn retype(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let columns = schema.fields().iter().zip(batch.columns());
+    let columns: Vec<ArrayRef> =
+        columns.map(|(field, column)| retyped(column, field.data_type())).collect::<Result<_, _>>()?;
+    RecordBatch::try_new(schema.clone(), columns)
 }
 
 /// Returns the same values with the table's names and nullability of nested fields.

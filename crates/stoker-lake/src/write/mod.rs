@@ -4,14 +4,15 @@ mod checked_writer;
 mod column_file;
 mod conform;
 mod draft;
-mod names;
 mod page_buffer;
 mod schema;
 mod table_writer;
 
+pub(crate) use column_file::FragmentFiles;
+pub(crate) use conform::{conform, retype};
 pub use draft::FragmentDraft;
-pub(crate) use names::check_names;
-pub(crate) use schema::{check_schema, with_media_uncompressed};
+pub(crate) use page_buffer::compact;
+pub(crate) use schema::{check_names, check_schema, with_media_uncompressed};
 pub use table_writer::{TableWriter, WriteOptions};
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl PageBuffer {
 }
 
 /// Copies an array into new memory that holds exactly its rows.
-pub(super) fn compact(array: &ArrayRef) -> ArrayRef {
+pub(crate) fn compact(array: &ArrayRef) -> ArrayRef {
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
     copy.extend(0, 0, array.len());

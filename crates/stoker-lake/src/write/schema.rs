@@ -1,4 +1,4 @@
-//! Checks whether rows fit a table, and adapts the schema of new tables.
+//! Checks whether rows fit a table, and checks and adapts the columns of new tables.
 
 use std::sync::Arc;
 
@@ -14,10 +14,43 @@ pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
 /// Lance's field metadata key for the layout of values.
 const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
 
+/// Names of columns that Lance and searches add to those of a table: `lance_core`'s row columns, and the results of
+/// searches.
+const RESERVED: [&str; 8] = [
+    lance_core::ROW_ID,
+    lance_core::ROW_ADDR,
+    lance_core::ROW_OFFSET,
+    lance_core::ROW_CREATED_AT_VERSION,
+    lance_core::ROW_LAST_UPDATED_AT_VERSION,
+    "_distance",
+    "_score",
+    "_rank",
+];
+
 /// Returns whether Lance may store a column's values as plain bytes, row by row.
 pub(super) fn may_be_plain(field: &Field) -> bool {
     let storage = kind_of(field).storage(field);
     storage.dense_row_bytes.is_some() && (storage.is_row_by_row || field.metadata().contains_key(LAYOUT_KEY))
+}
+
+/// Checks that no column has a reserved name. A table with such a column could be written but not read.
+///
+/// # Errors
+/// [`Error::InvalidData`] that names the column.
+pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
+    match schema.fields().iter().find(|field| RESERVED.contains(&field.name().as_str())) {
+        None => Ok(()),
+        Some(field) => Err(Error::InvalidData {
+            table: table.to_string(),
+            reason: format!(
+                "the name of column {} is reserved for what scans and searches add to rows; rename the column, for \
+                 example to {} (reserved: {})",
+                field.name(),
+                field.name().trim_start_matches('_'),
+                RESERVED.join(", ")
+            ),
+        }),
+    }
 }
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any

@@ -4,17 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema as ArrowSchema, SchemaRef};
-use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
-use stoker_columns::{is_heavy, kind_of};
 use stoker_types::{TableName, to_usize};
 
-use super::column_file::ColumnFile;
 use super::conform::conform;
-use super::schema::COMPRESSION_KEY;
-use super::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
-use crate::{Error, LakeStore, Result};
+use super::{FragmentDraft, FragmentFiles, check_names, check_schema, with_media_uncompressed};
+use crate::{Error, LakeStore, Result, Table};
 
 /// Limits on the sizes of fragments and pages.
 #[derive(Clone, Debug)]
@@ -61,7 +57,7 @@ struct Target {
 }
 
 struct OpenFragment {
-    files: Vec<ColumnFile>,
+    files: FragmentFiles,
     rows: u64,
     bytes: u64,
 }
@@ -100,6 +96,15 @@ impl LakeStore {
     }
 }
 
+impl Table {
+    /// Returns a writer of rows with the columns of this version.
+    pub(crate) fn writer(&self, options: WriteOptions) -> TableWriter {
+        let (lake, name, schema) = (self.lake().clone(), self.name().clone(), self.schema());
+        let target = Target { lake, name, schema, lance_schema: self.dataset().schema().clone(), options };
+        TableWriter { target, num_rows: 0, incomplete: false, open: None, drafts: Vec::new() }
+    }
+}
+
 impl TableWriter {
     /// The schema with which rows are written. A commit needs it.
     pub fn schema(&self) -> SchemaRef {
@@ -129,7 +134,7 @@ impl TableWriter {
             let bytes_left = bytes_max.saturating_sub(open.bytes);
             let rows = rows_left.min(bytes_left / row_bytes).max(1).min((batch.num_rows() - start) as u64);
             let part = batch.slice(start, to_usize(rows));
-            try_join_all(open.files.iter_mut().map(|file| file.write(&part))).await?;
+            open.files.write(&part).await?;
             open.rows += rows;
             open.bytes += rows * row_bytes;
             start += to_usize(rows);
@@ -154,12 +159,15 @@ impl TableWriter {
         Ok(std::mem::take(&mut self.drafts))
     }
 
+    /// The names of the data files of the fragments that are complete.
+    pub(crate) fn files(&self) -> Vec<String> {
+        self.drafts.iter().flat_map(FragmentDraft::files).collect()
+    }
+
     /// Discards the open fragment: its files are removed as far as the store allows.
     pub async fn abort(mut self) {
         if let Some(open) = self.open.take() {
-            for file in open.files {
-                file.abort().await;
-            }
+            open.files.abort().await;
         }
     }
 
@@ -176,7 +184,7 @@ impl TableWriter {
         let mut fragment = Fragment::new(0);
         fragment.physical_rows = Some(to_usize(open.rows));
         let mut bytes = 0;
-        for (file, size) in try_join_all(open.files.into_iter().map(ColumnFile::finish)).await? {
+        for (file, size) in open.files.finish().await? {
             fragment.files.push(file);
             bytes += size;
         }
@@ -187,32 +195,10 @@ impl TableWriter {
 
 impl Target {
     async fn open_fragment(&self) -> Result<OpenFragment> {
-        let fields = self.schema.fields();
-        let (heavy, light): (Vec<usize>, Vec<usize>) = (0..fields.len()).partition(|index| is_heavy(&fields[*index]));
-        let page_bytes = self.options.page_bytes.max(1);
-        let mut groups: Vec<_> = heavy.into_iter().map(|index| (vec![index], Some(page_bytes))).collect();
-        if !light.is_empty() {
-            groups.push((light, None));
-        }
         let path = self.lake.table_path(&self.name);
-        let create = groups.into_iter().map(|(columns, page_bytes)| {
-            let schema = self.file_schema(&columns);
-            ColumnFile::create(&self.lake.inner, &path, schema, columns, page_bytes)
-        });
-        Ok(OpenFragment { files: try_join_all(create).await?, rows: 0, bytes: 0 })
-    }
-
-    /// Returns the schema of a file with these columns: the field ids are the table's, and encoded images are never
-    /// compressed, whatever the table's schema says.
-    fn file_schema(&self, columns: &[usize]) -> Schema {
-        let mut fields: Vec<_> = columns.iter().map(|index| self.lance_schema.fields[*index].clone()).collect();
-        for (field, index) in fields.iter_mut().zip(columns) {
-            let column = &self.schema.fields()[*index];
-            if let Some(compression) = kind_of(column).storage(column).compression {
-                field.metadata.insert(COMPRESSION_KEY.into(), compression.into());
-            }
-        }
-        Schema { fields, metadata: Default::default() }
+        let page_bytes = self.options.page_bytes;
+        let files = FragmentFiles::create(&self.lake.inner, &path, &self.schema, &self.lance_schema, page_bytes);
+        Ok(OpenFragment { files: files.await?, rows: 0, bytes: 0 })
     }
 }
 

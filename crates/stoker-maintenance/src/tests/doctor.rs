@@ -14,7 +14,7 @@ use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{NewColumnTransform, WriteParams};
 use lance_file::version::LanceFileVersion;
 use stoker_columns::{HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY};
-use stoker_lake::{CommitMode, DenseProbe, LakeStore, Table, WriteOptions};
+use stoker_lake::{ChangeNote, CommitMode, DenseProbe, LakeStore, Table, WriteOptions};
 use stoker_types::{Diagnosis, Finding, Verdict};
 
 use super::data::{
@@ -257,5 +257,28 @@ async fn names_are_quoted_where_sql_needs_it() -> TestResult {
         let mended = example(&findings, "lists");
         assert!(mended.contains(quoted), "{mended}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn updated_fragments_lack_nothing() -> TestResult {
+    let lake = memory_lake().await;
+    let (name, x) = (table_name("t"), tensor("x", DataType::UInt8, &[1500]));
+    append(&lake, &name, &schema(std::slice::from_ref(&x)), 0..60, small(25, 5000)).await?;
+    let table = latest(&lake, &name).await?;
+    let before = describe(&table).await?;
+    // Half of the rows of the first fragment get other values, and another one is deleted.
+    let addrs: Vec<u64> = (0..25).step_by(2).collect();
+    let DataType::FixedSizeList(item, length) = x.data_type() else { return Err("a tensor is a list".into()) };
+    let items: ArrayRef = Arc::new(UInt8Array::from(vec![7; addrs.len() * 1500]));
+    let lists: ArrayRef = Arc::new(FixedSizeListArray::new(item.clone(), *length, items, None));
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..).take(addrs.len())));
+    let mut change = lake.change(&table, small(25, 5000)).await?;
+    change.update(&addrs, &RecordBatch::try_from_iter([("x", lists), ("id", ids)])?)?;
+    change.delete(&[1]);
+    change.commit(None, &ChangeNote::default()).await?;
+    let table = latest(&lake, &name).await?;
+    assert_eq!(about_x(&table).await?, (Verdict::Dense, Vec::new()));
+    assert_eq!(describe(&table).await?.len(), before.len());
     Ok(())
 }

@@ -1,0 +1,8 @@
+//! Tests of changes of rows, of columns and of whole tables.
+
+mod columns;
+mod compared;
+mod counters;
+mod indexed;
+mod model;
+mod whole_tables;
