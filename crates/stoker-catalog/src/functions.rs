@@ -17,7 +17,7 @@ pub(crate) struct Function {
 }
 
 /// The table functions: syntax and description.
-const OF_TABLES: [(&str, &str); 11] = [
+const OF_TABLES: [(&str, &str); 12] = [
     ("branches(table)", "The branches of a table"),
     ("columns(table)", "The columns of a table: their types, and their kinds, such as a tensor or an encoded image"),
     ("functions()", "The functions that queries may call"),
@@ -28,6 +28,7 @@ const OF_TABLES: [(&str, &str); 11] = [
     ),
     ("indexes(table)", "The indexes of a table, and how many rows each covers"),
     ("row_ids(table)", "The rows of a table, with a column row_id of row addresses"),
+    ("rows(parameter)", "The rows of a parameter that is a list of structs, whose fields are the columns"),
     ("tags(table)", "The tags of a table"),
     (
         "text_search(table, column, words, k => 10)",

@@ -36,7 +36,7 @@ impl NameFilter {
     /// Returns the tables that the predicates keep.
     pub fn select(&self, names: Vec<TableName>) -> DfResult<Vec<TableName>> {
         let Some(predicate) = &self.0 else { return Ok(names) };
-        let listed = tables(&names)?;
+        let listed = tables(&names, &[])?;
         let kept = predicate.evaluate(&listed)?.into_array(listed.num_rows())?;
         let kept = kept.as_boolean().iter().map(|kept| kept == Some(true));
         Ok(names.into_iter().zip(kept).filter_map(|(name, kept)| kept.then_some(name)).collect())

@@ -101,19 +101,31 @@ pub(crate) fn schemata() -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(LakeView::Schemata.schema(), vec![repeated(CATALOG, names.len()), text(names), owners])
 }
 
-/// Makes the rows of `information_schema.tables`: the tables of the lake, then the relations about it.
-pub(crate) fn tables(names: &[TableName]) -> Result<RecordBatch, ArrowError> {
-    let views = OF_INFORMATION_SCHEMA.map(LakeView::name);
-    let of_each = |of_table: &'static str, of_view: &'static str| {
-        text(names.iter().map(|_| of_table).chain(views.iter().map(|_| of_view)))
+/// Makes the rows of `information_schema.tables`: the tables of the lake, its views, then the relations about it.
+pub(crate) fn tables(names: &[TableName], views: &[TableName]) -> Result<RecordBatch, ArrowError> {
+    let own = OF_INFORMATION_SCHEMA.map(LakeView::name);
+    let of_each = |of_table: &'static str, of_view: &'static str, of_own: &'static str| {
+        let of_lake = names.iter().map(|_| of_table).chain(views.iter().map(|_| of_view));
+        text(of_lake.chain(own.iter().map(|_| of_own)))
     };
     let columns = vec![
-        repeated(CATALOG, names.len() + views.len()),
-        of_each(SCHEMA, INFORMATION_SCHEMA),
-        text(names.iter().map(TableName::as_str).chain(views)),
-        of_each("BASE TABLE", "VIEW"),
+        repeated(CATALOG, names.len() + views.len() + own.len()),
+        of_each(SCHEMA, SCHEMA, INFORMATION_SCHEMA),
+        text(names.iter().chain(views).map(TableName::as_str).chain(own)),
+        of_each("BASE TABLE", "VIEW", "VIEW"),
     ];
     RecordBatch::try_new(LakeView::Tables.schema(), columns)
+}
+
+/// Makes the rows of `information_schema.views`, from the names and the queries of views.
+pub(crate) fn views(views: &[(TableName, String)]) -> Result<RecordBatch, ArrowError> {
+    let columns = vec![
+        repeated(CATALOG, views.len()),
+        repeated(SCHEMA, views.len()),
+        text(views.iter().map(|(name, _)| name.as_str())),
+        text(views.iter().map(|(_, query)| query)),
+    ];
+    RecordBatch::try_new(LakeView::Views.schema(), columns)
 }
 
 /// Makes the rows of `information_schema.columns` about one table.

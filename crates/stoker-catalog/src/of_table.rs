@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
-use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array};
+use arrow_array::{
+    ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
+};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::common::Result as DfResult;
 use stoker_columns::kind_of;
@@ -72,6 +74,7 @@ impl TableView {
                 count("num_rows_not_covered", false),
                 count("size_bytes", true),
                 text("parameters", false),
+                Field::new("recall", DataType::Float64, true),
             ],
             Self::Versions => vec![count("version", false), time("committed_at", false), list("tags")],
             Self::Tags => vec![text("tag_name", false), count("version", false)],
@@ -99,6 +102,7 @@ impl TableView {
                     Arc::new(UInt64Array::from_iter_values(indexes.iter().map(|index| index.num_rows_not_covered))),
                     Arc::new(indexes.iter().map(|index| index.bytes).collect::<UInt64Array>()),
                     text(indexes.iter().map(|index| &index.parameters)),
+                    Arc::new(indexes.iter().map(|index| index.recall).collect::<Float64Array>()),
                 ]
             }
             Self::Versions => {

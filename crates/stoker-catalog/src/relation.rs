@@ -21,9 +21,9 @@ use stoker_types::{ErrorKind, SCHEMA, SnapshotRef, TableName};
 
 use crate::functions::{Function, functions};
 use crate::names::NameFilter;
-use crate::{LakeView, TableView, of_lake, of_table};
+use crate::{LakeView, TableView, of_lake, of_table, view_names, view_query};
 
-/// The number of tables that are opened concurrently for their columns.
+/// The number of tables that are opened concurrently for their columns, and of views that are read concurrently.
 const TABLES_AT_ONCE: usize = 8;
 
 /// A relation about the lake or about one of its tables. Its rows are read when the query runs.
@@ -99,22 +99,39 @@ impl PartitionStream for Rows {
             CatalogRelation::ColumnsOf(view) => {
                 once(Box::pin(ready(of_table::columns(&view.schema()).map_err(Into::into))))
             }
-            CatalogRelation::OfLake(LakeView::Tables, lake) => {
-                once(Box::pin(async move { Ok(of_lake::tables(&lake.tables().await?)?) }))
-            }
+            CatalogRelation::OfLake(LakeView::Tables, lake) => once(Box::pin(async move {
+                let (tables, views) = tables_and_views(&lake).await?;
+                Ok(of_lake::tables(&tables, &views)?)
+            })),
             CatalogRelation::OfLake(LakeView::Columns, lake) => columns(lake, self.names.clone()),
             CatalogRelation::OfLake(LakeView::Schemata, _) => {
                 once(Box::pin(ready(of_lake::schemata().map_err(Into::into))))
             }
-            CatalogRelation::OfLake(LakeView::Views, _) => {
-                once(Box::pin(ready(Ok(RecordBatch::new_empty(self.schema.clone())))))
-            }
+            CatalogRelation::OfLake(LakeView::Views, lake) => once(Box::pin(async move { views(&lake).await })),
             CatalogRelation::OfLake(LakeView::Functions, _) => {
                 once(Box::pin(ready(of_lake::functions(&self.functions).map_err(Into::into))))
             }
         };
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), rows))
     }
+}
+
+/// Lists the tables, and the views that no table hides.
+async fn tables_and_views(lake: &LakeStore) -> DfResult<(Vec<TableName>, Vec<TableName>)> {
+    let (tables, mut views) = (lake.tables().await?, view_names(lake).await?);
+    views.retain(|view| tables.binary_search(view).is_err());
+    Ok((tables, views))
+}
+
+/// Reads the views. One that was just removed is left out.
+async fn views(lake: &LakeStore) -> DfResult<RecordBatch> {
+    let (_, names) = tables_and_views(lake).await?;
+    let read = stream::iter(names).map(|name| async {
+        let query = view_query(lake, &name).await?;
+        Ok::<_, DataFusionError>(query.map(|query| (name, query)))
+    });
+    let found: Vec<_> = read.buffered(TABLES_AT_ONCE).try_filter_map(|view| ready(Ok(view))).try_collect().await?;
+    Ok(of_lake::views(&found)?)
 }
 
 /// Opens the tables that the predicates keep, and lists their columns.

@@ -1,5 +1,6 @@
 //! The engine: a lake and limits; it plans queries, runs them and evaluates sample queries.
 
+use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -8,17 +9,18 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use stoker_catalog::{view_names, view_query};
 use stoker_chunks::{ChunkScan, ChunkScanOptions};
-use stoker_dialect::SQL_BYTES_MAX;
+use stoker_dialect::{SQL_BYTES_MAX, expand_view, relations};
 use stoker_functions::Activity;
 use stoker_lake::{LakeStore, Table, WriteAllowance};
-use stoker_types::{Digest, ParamValue, Snapshot};
+use stoker_types::{Digest, ParamValue, QueryOptions, Snapshot, TableName};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::description::{StatementDescription, describe};
 use crate::planning::{Planned, Resolved, analyse, on_large_stack, resolved};
-use crate::resolve::{Pins, open};
+use crate::resolve::{Author, Opened, Pins, open};
 use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
 
@@ -27,6 +29,9 @@ const POOL_BYTES: usize = 64 << 20;
 
 /// The most threads that plan at the same time.
 const PLANNERS_MAX: usize = 8;
+
+/// The most views that a query reads, with the views that these read.
+const VIEWS_MAX: usize = 32;
 
 /// The most queries that wait for a planner. All ranks of a large job plan at the same time.
 const PLANS_WAITING_MAX: usize = 4_096;
@@ -188,7 +193,7 @@ impl Engine {
     /// `InvalidRequest` for anything but one valid `SELECT` within the limits, for missing or unused parameters, and
     /// for predicates that cannot be applied before a search; `NotFound` for a table, version or tag; storage errors.
     pub async fn query(&self, sql: &str, params: &[ParamValue]) -> Result<SqlQuery> {
-        self.query_pinned(sql, params, Pins::Named).await
+        self.query_pinned(sql, params, Pins::Named, QueryOptions::default()).await
     }
 
     /// Plans the same as [`Engine::query`], but reads tables for which the query names no version at these snapshots: the
@@ -197,13 +202,46 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::query`].
     pub async fn query_at(&self, sql: &str, params: &[ParamValue], newest: &[Snapshot]) -> Result<SqlQuery> {
-        self.query_pinned(sql, params, Pins::Newest(newest.to_vec())).await
+        self.query_with_options(sql, params, newest, QueryOptions::default()).await
     }
 
-    async fn query_pinned(&self, sql: &str, params: &[ParamValue], pins: Pins) -> Result<SqlQuery> {
+    /// Plans the same as [`Engine::query_at`], with options.
+    ///
+    /// # Errors
+    /// As for [`Engine::query`].
+    pub async fn query_with_options(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        newest: &[Snapshot],
+        options: QueryOptions,
+    ) -> Result<SqlQuery> {
+        self.query_pinned(sql, params, Pins::Newest(newest.to_vec()), options).await
+    }
+
+    async fn query_pinned(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        pins: Pins,
+        options: QueryOptions,
+    ) -> Result<SqlQuery> {
         let engine = self.clone();
-        let finish = |planned| async move { SqlQuery::try_new(&engine, planned).await }.boxed();
-        self.plan(sql, params, pins, finish).await
+        let finish = move |planned| async move { SqlQuery::try_new(&engine, planned, options).await }.boxed();
+        self.plan(sql, params, pins, Author::User, finish).await
+    }
+
+    /// Plans the query of a statement that changes a table. Such a query may read `__stoker_rows(t)`: the columns of a
+    /// table and the address of each row, [`ROW_ADDRESS`](crate::ROW_ADDRESS). The table of the statement is read at
+    /// this snapshot, and other tables as in [`Engine::query`].
+    ///
+    /// # Errors
+    /// As for [`Engine::query`].
+    pub async fn query_of_statement(&self, sql: &str, params: &[ParamValue], table: &Snapshot) -> Result<SqlQuery> {
+        let engine = self.clone();
+        let finish =
+            |planned| async move { SqlQuery::try_new(&engine, planned, QueryOptions::default()).await }.boxed();
+        self.plan(sql, params, Pins::Newest(vec![table.clone()]), Author::Statement, finish).await
     }
 
     /// Plans a sample query. This call pins the snapshots.
@@ -223,15 +261,15 @@ impl Engine {
     }
 
     async fn sample_pinned(&self, sql: &str, params: &[ParamValue], pins: Pins) -> Result<SampleQuery> {
-        let (text, values) = (sql.to_string(), params.to_vec());
+        let values = params.to_vec();
         let finish = |planned: Planned| {
             let compiled = match planned.explain {
                 Some(_) => Err(Error::NotSampleQuery { reason: "EXPLAIN gives text, not rows of a table".into() }),
-                None => sample::compile(text, values, planned),
+                None => sample::compile(values, planned),
             };
             ready(compiled).boxed()
         };
-        self.plan(sql, params, pins, finish).await
+        self.plan(sql, params, pins, Author::User, finish).await
     }
 
     /// Plans a query in three steps: parsing, opening tables, and planning. The time limit for planning applies to the
@@ -241,13 +279,11 @@ impl Engine {
         sql: &str,
         params: &[ParamValue],
         pins: Pins,
+        author: Author,
         finish: impl FnOnce(Planned) -> BoxFuture<'static, Result<T>> + Send + 'static,
     ) -> Result<T> {
         let activity = self.activity();
-        let (engine, sql, values) = (self.clone(), sql.to_string(), params.to_vec());
-        let resolving = async move { resolved(&sql, Some(&values), engine.options()) };
-        let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
-        let (resolved, tables) = self.opened(resolved, pins).await?;
+        let (resolved, tables) = self.opened(&activity, sql, Some(params), pins, author).await?;
         let (engine, session, values) = (self.clone(), activity.clone(), params.to_vec());
         let planning = async move { finish(analyse(&engine, &session, resolved, &tables, &values).await?).await };
         on_large_stack(self, &activity, planning.boxed()).await
@@ -260,23 +296,89 @@ impl Engine {
     /// As for [`Engine::query`], apart from missing parameters.
     pub async fn describe(&self, sql: &str) -> Result<StatementDescription> {
         let activity = self.activity();
-        let (engine, sql) = (self.clone(), sql.to_string());
-        let resolving = async move { resolved(&sql, None, engine.options()) };
-        let resolved = on_large_stack(self, &activity, resolving.boxed()).await?;
-        let (resolved, tables) = self.opened(resolved, Pins::Named).await?;
+        let (resolved, tables) = self.opened(&activity, sql, None, Pins::Named, Author::User).await?;
         let (engine, session) = (self.clone(), activity.clone());
         let planning = async move { describe(&engine, &session, resolved, &tables).await };
         on_large_stack(self, &activity, planning.boxed()).await
     }
 
-    /// Opens the tables of a query.
-    async fn opened(&self, resolved: Resolved, pins: Pins) -> Result<(Resolved, Vec<Table>)> {
-        let lake = self.lake().clone();
-        let opening = async move {
-            let tables = open(&lake, &resolved.requests.tables, &pins).await?;
-            Ok((resolved, tables))
+    /// Parses a query and opens its tables. A name that no table has may be that of a view: then its query is put into
+    /// the text, which is parsed again. A query without views costs no request for views.
+    async fn opened(
+        &self,
+        activity: &Arc<Activity>,
+        sql: &str,
+        params: Option<&[ParamValue]>,
+        pins: Pins,
+        author: Author,
+    ) -> Result<(Resolved, Vec<Table>)> {
+        let mut sql = sql.to_string();
+        for _ in 0..=VIEWS_MAX {
+            let (engine, text, values) = (self.clone(), sql.clone(), params.map(<[ParamValue]>::to_vec));
+            let resolving = async move { resolved(text, values.as_deref(), author, engine.options()) };
+            let resolved = on_large_stack(self, activity, resolving.boxed()).await?;
+            let (lake, pins) = (self.lake().clone(), pins.clone());
+            let opening = async move {
+                let opened = open(&lake, &resolved.requests.tables, &pins).await?;
+                Ok((resolved, opened))
+            };
+            match self.on_threads(opening.boxed()).await? {
+                (resolved, Opened::Tables(tables)) => return Ok((resolved, tables)),
+                (_, Opened::View(view, query)) => sql = self.with_view(activity, sql, view, query).await?,
+            }
+        }
+        Err(too_many_views())
+    }
+
+    /// Puts the query of a view in place of its name.
+    async fn with_view(&self, activity: &Arc<Activity>, sql: String, view: TableName, query: String) -> Result<String> {
+        let expanding = async move {
+            let expanded = expand_view(&sql, view.as_str(), &query)?;
+            match expanded == sql {
+                true => Err(Error::refused(
+                    format!("view {view}"),
+                    "searches and functions about tables need a table; read the view with SELECT … FROM",
+                )),
+                false => Ok(expanded),
+            }
         };
-        self.on_threads(opening.boxed()).await
+        on_large_stack(self, activity, expanding.boxed()).await
+    }
+
+    /// Returns the names of the tables and views that a query reads, without the arguments of table functions.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for text that cannot be parsed.
+    pub async fn relations(&self, sql: &str) -> Result<BTreeSet<String>> {
+        let sql = sql.to_string();
+        let reading = async move { Ok(relations(&sql)?) };
+        on_large_stack(self, &self.activity(), reading.boxed()).await
+    }
+
+    /// Returns the text of a query with the queries of views in place of their names, as [`SqlQuery::sql`] and
+    /// [`SampleQuery::sql`] return it for a planned query. The name of one view may be left as it is.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for text that cannot be parsed, and for more views than a query may read; storage errors.
+    pub async fn expanded(&self, sql: &str, except: Option<&TableName>) -> Result<String> {
+        let (lake, mut sql) = (self.lake(), sql.to_string());
+        let mut views = view_names(lake).await?;
+        views.retain(|view| Some(view) != except);
+        for _ in 0..=VIEWS_MAX {
+            let read = if views.is_empty() { BTreeSet::new() } else { self.relations(&sql).await? };
+            let mut found = None;
+            for name in views.iter().filter(|view| read.contains(view.as_str())) {
+                if !lake.has_table(name).await? {
+                    found = view_query(lake, name).await?.map(|query| (name.clone(), query));
+                }
+                if found.is_some() {
+                    break;
+                }
+            }
+            let Some((view, query)) = found else { return Ok(sql) };
+            sql = self.with_view(&self.activity(), sql, view, query).await?;
+        }
+        Err(too_many_views())
     }
 
     /// Evaluates a sample query. This reads the columns that predicates and computed columns name, and no other heavy
@@ -306,4 +408,11 @@ impl Engine {
         let work = async move { row_set::load_or_compute(&engine, &query, digest).await.map(Arc::new) };
         self.on_threads(work.boxed()).await
     }
+}
+
+fn too_many_views() -> Error {
+    Error::refused(
+        format!("a query reads more than {VIEWS_MAX} views"),
+        "views may read other views, but not each other; copy a view with CREATE TABLE … AS SELECT …",
+    )
 }

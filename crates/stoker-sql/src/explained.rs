@@ -128,7 +128,9 @@ fn measurement(value: &MetricValue) -> (String, Value) {
     let name = value.name();
     match value {
         MetricValue::ElapsedCompute(_) | MetricValue::Time { .. } => (format!("{name}_nanos"), value.as_usize().into()),
-        MetricValue::Ratio { .. } | MetricValue::PruningMetrics { .. } => (name.into(), value.to_string().into()),
+        MetricValue::Ratio { .. } | MetricValue::PruningMetrics { .. } | MetricValue::Custom { .. } => {
+            (name.into(), value.to_string().into())
+        }
         value => (name.into(), value.as_usize().into()),
     }
 }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     UtilityOption, Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::parser::ParserError;
-use stoker_dialect::PARSER_DEPTH_MAX;
+use stoker_dialect::{PARSER_DEPTH_MAX, is_change};
 use stoker_functions::refused;
 
 use crate::{EngineOptions, Error, Result};
@@ -60,6 +60,12 @@ pub(crate) enum PlanFormat {
 pub(crate) fn parse(sql: &str, options: &EngineOptions) -> Result<Parsed> {
     if sql.len() > options.max_sql_bytes {
         return Err(Error::TooLarge { what: "bytes", actual: sql.len(), limit: options.max_sql_bytes });
+    }
+    if is_change(sql) {
+        return Err(Error::refused(
+            "a statement that changes the lake is not allowed in a query",
+            "execute it with lake.execute(…) in Python, Connection::execute in Rust, or `stoker sql`",
+        ));
     }
     let mut statements = stoker_dialect::parser(sql)?.parse_statements().map_err(parse_error)?;
     if statements.len() > 1 {
@@ -159,7 +165,8 @@ fn refuse_statement(statement: &Statement) -> Error {
     let verb: String = text.split_whitespace().take(2).collect::<Vec<_>>().join(" ").chars().take(40).collect();
     Error::refused(
         format!("statement {verb:?} is not allowed"),
-        "only SELECT, WITH … SELECT, SHOW, DESCRIBE and EXPLAIN are; to write tables, use `stoker ingest` or the Python client",
+        "only SELECT, WITH … SELECT, SHOW, DESCRIBE and EXPLAIN are; statements that change the lake are executed with \
+         lake.execute(…) in Python, or `stoker sql`",
     )
 }
 

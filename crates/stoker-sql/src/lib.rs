@@ -19,7 +19,10 @@
 //!   the columns of `t` plus `_distance` (as Lance computes it: the *squared* Euclidean distance for `l2`). The query is
 //!   an array, a parameter, or a subquery of one row. Predicates of `WHERE` on columns of `t`, also those with
 //!   subqueries, apply before the search, or the query is refused; predicates on `_distance` apply after the search;
+//! - `ORDER BY` a distance with `LIMIT` runs as a search, exactly or, by [`stoker_types::QueryOptions`], by an index;
 //! - `row_ids(t)` in `FROM`: the columns of `t` plus `row_id`, the row address;
+//! - `rows($1)` in `FROM`: the rows of a parameter that is a list of structs;
+//! - names of views in `FROM`: the query of the view stands in place of the name, unless a table has the name;
 //! - `columns(t)`, `indexes(t)`, `versions(t)`, `tags(t)`, `branches(t)` and `functions()` in `FROM`, the relations of
 //!   `information_schema`, and `SHOW …` and `DESCRIBE t` for queries over them;
 //! - `EXPLAIN [ANALYZE] [FORMAT text | tree | json]`;
@@ -53,6 +56,7 @@ pub use description::StatementDescription;
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
+pub use resolve::{ADDRESSED_ROWS, ROW_ADDRESS};
 pub use row_set::{FragmentRows, NO_ROW, PartialRowSet, ResolvedRows, RowSet, RowSource, unused_objects};
 pub use running::{QueryLimits, QueueStatus};
 pub use sample::{ColumnSource, SampleColumn, SampleQuery, Split};

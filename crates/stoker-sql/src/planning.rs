@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field};
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::MemTable;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
@@ -23,8 +26,8 @@ use tokio::sync::oneshot;
 
 use crate::guard::{Explain, Parsed, PlanFormat};
 use crate::projections::optimizer_rules;
-use crate::provider::{HeavyTable, Relation, rows_per_batch};
-use crate::resolve::{RelationRequest, Requests};
+use crate::provider::{HeavyTable, OutputColumn, Relation, rows_per_batch};
+use crate::resolve::{Author, ROW_ADDRESS, RelationRequest, Requests};
 use crate::running::{
     HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
@@ -34,11 +37,16 @@ use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
 use crate::{Engine, EngineOptions, Error, Result, guard, heavy_keys, params, resolve};
 
+/// How often a part of a statement may stand in the query that evaluates the statement, on average.
+const STATEMENT_PARTS_MAX: usize = 4;
+
 /// The stack of a planner thread. The planner's recursion over a query within the bounds of [`guard`] needs far less.
 const PLANNER_STACK_BYTES: usize = 64 << 20;
 
 /// An analysed plan and the snapshots that it reads.
 pub(crate) struct Planned {
+    /// The text, with the queries of views in place of their names.
+    pub(crate) sql: String,
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -82,6 +90,7 @@ pub(crate) async fn on_large_stack<T: Send + 'static>(
 
 /// A parsed query whose relations and parameters are replaced by internal names.
 pub(crate) struct Resolved {
+    sql: String,
     parsed: Parsed,
     pub(crate) requests: Requests,
 }
@@ -89,10 +98,22 @@ pub(crate) struct Resolved {
 /// Parses a query, and finds the tables that it reads. It must be called on a large stack.
 ///
 /// Without `params`, parameters stay in the query.
-pub(crate) fn resolved(sql: &str, params: Option<&[ParamValue]>, options: &EngineOptions) -> Result<Resolved> {
-    let mut parsed = guard::parse(sql, options)?;
-    let requests = resolve::rewrite(&mut parsed.query, params)?;
-    Ok(Resolved { parsed, requests })
+pub(crate) fn resolved(
+    sql: String,
+    params: Option<&[ParamValue]>,
+    author: Author,
+    options: &EngineOptions,
+) -> Result<Resolved> {
+    let mut parsed = match author {
+        Author::User => guard::parse(&sql, options)?,
+        // The parts of a statement stand in its query more than once.
+        Author::Statement => {
+            let max_sql_bytes = options.max_sql_bytes.saturating_mul(STATEMENT_PARTS_MAX);
+            guard::parse(&sql, &EngineOptions { max_sql_bytes, ..options.clone() })?
+        }
+    };
+    let requests = resolve::rewrite(&mut parsed.query, params, author)?;
+    Ok(Resolved { sql, parsed, requests })
 }
 
 /// Analyses a query over its opened tables. It must be called on a large stack.
@@ -103,10 +124,11 @@ pub(crate) async fn analyse(
     tables: &[Table],
     params: &[ParamValue],
 ) -> Result<Planned> {
+    let sql = resolved.sql.clone();
     let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
     let plan = prepared(&state, plan)?;
-    Ok(Planned { state, plan, snapshots: distinct_snapshots(tables), explain })
+    Ok(Planned { sql, state, plan, snapshots: distinct_snapshots(tables), explain })
 }
 
 /// Coerces the types of a plan and of the plans that are hidden in it, and moves predicates into searches.
@@ -143,7 +165,7 @@ pub(crate) async fn named_plan(
     tables: &[Table],
     params: &[ParamValue],
 ) -> Result<NamedPlan> {
-    let Resolved { parsed: Parsed { query, explain }, requests } = resolved;
+    let Resolved { parsed: Parsed { query, explain }, requests, .. } = resolved;
     let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let rows = |table: &Table, search| {
@@ -152,6 +174,10 @@ pub(crate) async fn named_plan(
         let relation: Arc<dyn TableProvider> = match request {
             RelationRequest::Rows(table) => Arc::new(rows(&tables[*table], None)),
             RelationRequest::RowIds(table) => Arc::new(rows(&tables[*table], None).with_row_ids()?),
+            RelationRequest::Addressed(table) => {
+                let address = Field::new(ROW_ADDRESS, DataType::UInt64, true);
+                Arc::new(rows(&tables[*table], None).with_hidden(address, OutputColumn::RowAddr))
+            }
             RelationRequest::Search(table, call) => {
                 let subquery = match call.subquery() {
                     Some(query) => Some(query_plan(&context, query).await?),
@@ -163,6 +189,7 @@ pub(crate) async fn named_plan(
             RelationRequest::OfTable(table, view) => Arc::new(CatalogRelation::OfTable(*view, tables[*table].clone())),
             RelationRequest::ColumnsOf(view) => Arc::new(CatalogRelation::ColumnsOf(*view)),
             RelationRequest::OfLake(view) => Arc::new(CatalogRelation::OfLake(*view, engine.lake().clone())),
+            RelationRequest::Given(rows) => Arc::new(given(rows)?),
         };
         context.register_table(TableReference::bare(requests.relation_name(index)?), relation)?;
     }
@@ -176,6 +203,13 @@ pub(crate) async fn named_plan(
     let state = context.state();
     let plan = state.statement_to_plan(statement).await?;
     Ok(NamedPlan { state, plan, explain })
+}
+
+/// Returns the relation of given rows, in batches of at most 8 MiB or one row.
+fn given(rows: &RecordBatch) -> Result<MemTable> {
+    let step = rows_per_batch(rows.schema_ref());
+    let batches = (0..rows.num_rows()).step_by(step).map(|first| rows.slice(first, step.min(rows.num_rows() - first)));
+    Ok(MemTable::try_new(rows.schema(), vec![batches.collect()])?)
 }
 
 /// Plans a query whose relations are registered by their internal names, up to the names in it.

@@ -5,26 +5,30 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Volatility};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::prelude::Expr;
 use futures::{FutureExt as _, StreamExt as _};
 use stoker_columns::fitting_schema;
-use stoker_types::Snapshot;
+use stoker_types::{QueryOptions, Snapshot};
 
 use crate::explained::ExplainedExec;
 use crate::guard::PlanFormat;
 use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical};
-use crate::running::{RowLimits, run};
+use crate::running::{RowLimits, check_expanded, run};
+use crate::search::{apply_with_hidden, search_by_order};
 use crate::{Engine, QueryLimits, Result};
 
 /// A planned and pinned `SELECT`, which can be run any number of times.
 pub struct SqlQuery {
     engine: Engine,
+    sql: String,
     state: SessionState,
     logical: LogicalPlan,
     physical: Arc<dyn ExecutionPlan>,
@@ -32,13 +36,25 @@ pub struct SqlQuery {
 }
 
 impl SqlQuery {
-    pub(crate) async fn try_new(engine: &Engine, planned: Planned) -> Result<Self> {
-        let (state, physical) = physical(&planned.state, &planned.plan).await?;
-        let physical = match planned.explain {
+    pub(crate) async fn try_new(engine: &Engine, planned: Planned, options: QueryOptions) -> Result<Self> {
+        let Planned { sql, state, plan, snapshots, explain } = planned;
+        let activity = activity_of(&state)?;
+        let logical = match search_by_order(&plan, options).await? {
+            // Searches may hold a predicate twice; a plan that would be too large with them runs without them.
+            Some(searching) if check_expanded(&searching, &activity).is_ok() => searching,
+            _ => plan,
+        };
+        let (state, physical) = physical(&state, &logical).await?;
+        let physical = match explain {
             Some(explain) if explain.format != PlanFormat::Text => Arc::new(ExplainedExec::new(physical, explain)),
             _ => physical,
         };
-        Ok(Self { engine: engine.clone(), state, logical: planned.plan, physical, snapshots: planned.snapshots })
+        Ok(Self { engine: engine.clone(), sql, state, logical, physical, snapshots })
+    }
+
+    /// The text of the query, with the queries of views in place of their names.
+    pub fn sql(&self) -> &str {
+        &self.sql
     }
 
     /// The columns of the result.
@@ -59,10 +75,43 @@ impl SqlQuery {
     /// # Errors
     /// `ResourceExhausted` when too many queries run and wait; in the stream, when the query exceeds one of its limits.
     pub async fn execute(&self) -> Result<SendableRecordBatchStream> {
-        let physical = reset_plan_states(self.physical.clone())?;
         let QueryLimits { rows, result_bytes: bytes, .. } = self.engine.options().query;
+        self.execute_within(RowLimits { rows, bytes }).await
+    }
+
+    /// Runs the query as [`SqlQuery::execute`] does, without the limits on the rows and the bytes of a result: for rows
+    /// that stay in the lake.
+    ///
+    /// # Errors
+    /// As for [`SqlQuery::execute`].
+    pub async fn execute_for_lake(&self) -> Result<SendableRecordBatchStream> {
+        self.execute_within(RowLimits::NONE).await
+    }
+
+    /// Returns the name of a function in the query that may give another result for each row, such as `random`.
+    ///
+    /// # Errors
+    /// A bug in a plan.
+    pub fn volatile_function(&self) -> Result<Option<String>> {
+        let mut found = None;
+        apply_with_hidden(&self.logical, &mut |node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| match expr {
+                    Expr::ScalarFunction(call) if call.func.signature().volatility == Volatility::Volatile => {
+                        found = Some(call.func.name().to_string());
+                        Ok(TreeNodeRecursion::Stop)
+                    }
+                    _ => Ok(TreeNodeRecursion::Continue),
+                })
+            })
+        })?;
+        Ok(found)
+    }
+
+    async fn execute_within(&self, limits: RowLimits) -> Result<SendableRecordBatchStream> {
+        let physical = reset_plan_states(self.physical.clone())?;
         let running = activity_of(&self.state)?.begin();
-        let rows = run(&self.engine, physical, self.state.task_ctx(), RowLimits { rows, bytes }, running).await?;
+        let rows = run(&self.engine, physical, self.state.task_ctx(), limits, running).await?;
         let schema = self.schema();
         let fitted = schema.clone();
         // The two sides of a UNION return batches with different schemas, which differ in nullability.

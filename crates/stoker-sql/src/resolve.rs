@@ -8,24 +8,44 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
     TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, With, visit_relations,
 };
-use stoker_catalog::{INFORMATION_SCHEMA, LakeView, TableView, table_functions};
+use stoker_catalog::{INFORMATION_SCHEMA, LakeView, TableView, table_functions, view_query};
 use stoker_dialect::AT_OPERATOR;
 use stoker_lake::{LakeStore, Table};
-use stoker_types::{CATALOG, ParamValue, SCHEMA, Snapshot, SnapshotRef, TableName};
+use stoker_types::{CATALOG, ErrorKind, ParamValue, SCHEMA, Snapshot, SnapshotRef, TableName};
 
 use crate::error::INTERNAL_PREFIX;
-use crate::params::Params;
+use crate::params::{Params, rows_of};
 use crate::search::{SEARCHED, SearchCall, SearchFunction, table_argument};
 use crate::{Error, Result};
 
 mod at_clause;
 
 pub(crate) use at_clause::{At, Constant};
+
+/// The table function of the rows that a statement changes, `__stoker_rows(t)`: the columns of `t` and [`ROW_ADDRESS`].
+/// Only queries of statements have it.
+pub const ADDRESSED_ROWS: &str = "__stoker_rows";
+
+/// The column of row addresses of [`ADDRESSED_ROWS`], `UInt64`.
+pub const ROW_ADDRESS: &str = "__stoker_row_address";
+
+/// The table function of the rows of a parameter, `rows($1)`.
+const GIVEN_ROWS: &str = "rows";
+
+/// Who wrote a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// A user.
+    User,
+    /// A statement that changes a table, whose query has parts of the statement's text in it.
+    Statement,
+}
 
 /// A relation of the query. The rewritten AST refers to it by the [`Requests::relation_name`] of its index.
 ///
@@ -35,6 +55,8 @@ pub(crate) enum RelationRequest {
     Rows(usize),
     /// The rows of a table and their addresses, for `row_ids`.
     RowIds(usize),
+    /// The rows of a table and their addresses, for [`ADDRESSED_ROWS`].
+    Addressed(usize),
     /// A search over a table.
     Search(usize, SearchCall),
     /// What is known of a table.
@@ -43,14 +65,20 @@ pub(crate) enum RelationRequest {
     OfLake(LakeView),
     /// The columns of a relation about the lake.
     ColumnsOf(LakeView),
+    /// The rows of a parameter, for `rows`.
+    Given(RecordBatch),
 }
 
 impl RelationRequest {
     /// Returns the index of the table, if the relation has one.
     fn table(&self) -> Option<usize> {
         match self {
-            Self::Rows(table) | Self::RowIds(table) | Self::Search(table, _) | Self::OfTable(table, _) => Some(*table),
-            Self::OfLake(_) | Self::ColumnsOf(_) => None,
+            Self::Rows(table)
+            | Self::RowIds(table)
+            | Self::Addressed(table)
+            | Self::Search(table, _)
+            | Self::OfTable(table, _) => Some(*table),
+            Self::OfLake(_) | Self::ColumnsOf(_) | Self::Given(_) => None,
         }
     }
 }
@@ -80,6 +108,7 @@ impl Requests {
         let name = relation.and_then(|relation| match relation {
             RelationRequest::OfLake(view) | RelationRequest::ColumnsOf(view) => Some(view.name()),
             RelationRequest::OfTable(_, view) => Some(view.name()),
+            RelationRequest::Given(_) => Some(GIVEN_ROWS),
             relation => Some(self.tables.get(relation.table()?)?.name.as_str()),
         });
         let name = name.ok_or_else(|| Error::internal(format!("relation {index} has no table")))?;
@@ -89,8 +118,9 @@ impl Requests {
 
 /// Replaces the relations and the parameters in the query, and returns the relations. Without `params`, parameters stay
 /// in the query.
-pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>) -> Result<Requests> {
+pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>, author: Author) -> Result<Requests> {
     let mut rewriter = Rewriter {
+        author,
         params: params.map_or_else(Params::unbound, Params::new),
         requests: Requests::default(),
         scopes: Vec::new(),
@@ -109,6 +139,7 @@ pub(crate) fn rewrite(query: &mut Query, params: Option<&[ParamValue]>) -> Resul
 }
 
 /// The snapshots at which tables are opened.
+#[derive(Clone)]
 pub(crate) enum Pins {
     /// Each table at the version that the query names.
     Named,
@@ -133,8 +164,15 @@ impl Pins {
     }
 }
 
-/// Opens every table at its version.
-pub(crate) async fn open(lake: &LakeStore, requests: &[TableRequest], pins: &Pins) -> Result<Vec<Table>> {
+/// The tables of a query, or the first of its names that is a view.
+pub(crate) enum Opened {
+    Tables(Vec<Table>),
+    /// The name of a view, and its query.
+    View(TableName, String),
+}
+
+/// Opens every table at its version. A name that no table has may be that of a view.
+pub(crate) async fn open(lake: &LakeStore, requests: &[TableRequest], pins: &Pins) -> Result<Opened> {
     if let Pins::All(pinned) = pins {
         let names = |names: Vec<&str>| names.join(", ");
         if !pinned.iter().map(|snapshot| &snapshot.table).eq(requests.iter().map(|request| &request.name)) {
@@ -148,16 +186,31 @@ pub(crate) async fn open(lake: &LakeStore, requests: &[TableRequest], pins: &Pin
     }
     let mut tables = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let at = match pins.version(index, request) {
-            Some(version) => SnapshotRef::Version(version),
-            None => request.at.resolve(lake, &request.name).await?,
-        };
-        tables.push(lake.table(&request.name, &at).await?);
+        match open_one(lake, request, pins.version(index, request)).await {
+            Ok(table) => tables.push(table),
+            Err(error) if error.kind() == ErrorKind::NotFound && !matches!(pins, Pins::All(_)) => {
+                if lake.has_table(&request.name).await? {
+                    return Err(error);
+                }
+                let query = view_query(lake, &request.name).await?.ok_or(error)?;
+                return Ok(Opened::View(request.name.clone(), query));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(tables)
+    Ok(Opened::Tables(tables))
+}
+
+async fn open_one(lake: &LakeStore, request: &TableRequest, version: Option<u64>) -> Result<Table> {
+    let at = match version {
+        Some(version) => SnapshotRef::Version(version),
+        None => request.at.resolve(lake, &request.name).await?,
+    };
+    Ok(lake.table(&request.name, &at).await?)
 }
 
 struct Rewriter<'a> {
+    author: Author,
     params: Params<'a>,
     requests: Requests,
     /// The names of the common table expressions in scope: one list for each enclosing query, innermost query last.
@@ -363,7 +416,9 @@ impl Rewriter<'_> {
         let view = match function {
             "functions" if args.is_empty() => return Ok(RelationRequest::OfLake(LakeView::Functions)),
             "functions" => return Err(Error::refused(function, "write functions() without an argument")),
+            GIVEN_ROWS => return self.given_rows(&args),
             "row_ids" => None,
+            ADDRESSED_ROWS if self.author == Author::Statement => None,
             _ => match TableView::of_function(function) {
                 None => {
                     return Err(Error::NotFound {
@@ -384,7 +439,25 @@ impl Rewriter<'_> {
         }
         let table = table_argument(table, &mut self.params)?;
         let table = self.table(table);
-        Ok(view.map_or(RelationRequest::RowIds(table), |view| RelationRequest::OfTable(table, view)))
+        Ok(match view {
+            Some(view) => RelationRequest::OfTable(table, view),
+            None if function == ADDRESSED_ROWS => RelationRequest::Addressed(table),
+            None => RelationRequest::RowIds(table),
+        })
+    }
+
+    /// Returns the relation of the rows of a parameter.
+    fn given_rows(&mut self, args: &[FunctionArg]) -> Result<RelationRequest> {
+        let refuse = |reason| Error::refused(format!("{GIVEN_ROWS}(…)"), reason);
+        let form = "write rows($1); the parameter is a list of structs, whose fields are the columns of the rows";
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(ValueWithSpan { value, .. })))] = args else {
+            return Err(refuse(form));
+        };
+        let Value::Placeholder(name) = value else { return Err(refuse(form)) };
+        match self.params.value(name)?.1 {
+            Some(value) => rows_of(value).map(RelationRequest::Given).ok_or_else(|| refuse(form)),
+            None => Err(refuse("its columns are those of the parameter, which has no value yet")),
+        }
     }
 
     /// Refuses a common table expression that has the internal name of a relation and would hide it.

@@ -59,7 +59,7 @@ pub enum ColumnSource {
 }
 
 /// Compiles an analysed plan, or returns why its rows are not samples.
-pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) -> Result<SampleQuery> {
+pub(crate) fn compile(params: Vec<ParamValue>, planned: Planned) -> Result<SampleQuery> {
     determinism::check(&planned.plan)?;
     let fields: Vec<FieldRef> = planned.plan.schema().fields().iter().map(fitting).collect();
     for (index, field) in fields.iter().enumerate() {
@@ -71,12 +71,12 @@ pub(crate) fn compile(sql: String, params: Vec<ParamValue>, planned: Planned) ->
     let lifted = lift::lift(planned.plan)?;
     let (columns, selection) = selection::select(lifted, &fields, planned.state)?;
     let schema = Arc::new(Schema::new(fields));
-    let inner = Inner { sql, params, schema, snapshots: planned.snapshots, columns, selection };
+    let inner = Inner { sql: planned.sql, params, schema, snapshots: planned.snapshots, columns, selection };
     Ok(SampleQuery { inner: Arc::new(inner) })
 }
 
 impl SampleQuery {
-    /// The text of the query, unchanged.
+    /// The text of the query, with the queries of views in place of their names.
     pub fn sql(&self) -> &str {
         &self.inner.sql
     }

@@ -1,29 +1,32 @@
-//! `vector_search(…)`, `text_search(…)` and `hybrid_search(…)`: turns their arguments into a relation.
+//! `vector_search(…)`, `text_search(…)` and `hybrid_search(…)`: turns their arguments into a relation. `ORDER BY` a
+//! distance with `LIMIT` becomes a search too ([`order_by`]).
 //!
-//! A search may need two more plans, which the logical plan does not show ([`hidden`]): that of the rows that may be
-//! found, and that of a query vector that a subquery gives. Their physical plans are the children of [`SearchExec`].
+//! A search may need more plans, which the logical plan does not show ([`hidden`]): that of the rows that may be found,
+//! that of a query vector that a subquery gives, and those of the rows that come first by `ORDER BY`. Their physical
+//! plans are the children of [`SearchExec`].
 
 mod call;
-mod effort;
-mod fused;
 mod hidden;
 mod nearest;
 mod options;
+mod order_by;
 mod prefilter;
 mod search_exec;
+mod top_rows;
 mod vector_type;
 mod worded;
 
 pub(crate) use call::{SearchCall, table_argument};
-pub(crate) use hidden::{apply_with_hidden, map_hidden, physical_part};
+pub(crate) use hidden::{apply_with_hidden, map_hidden};
 pub(crate) use options::SearchFunction;
+pub(crate) use order_by::search_by_order;
 pub(crate) use prefilter::{SEARCHED, push_prefilters};
-pub(crate) use search_exec::SearchExec;
+pub(crate) use search_exec::{SearchExec, SearchInputs};
 
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, SortOptions};
 use datafusion::logical_expr::LogicalPlan;
 use stoker_lake::Metric;
 use stoker_text::{Analysis, TextQuery};
@@ -53,6 +56,7 @@ pub(crate) enum SearchKind {
     Vector(VectorSearch),
     Words(WordSearch),
     Hybrid(HybridSearch),
+    TopK(TopKSearch),
 }
 
 /// A search for the rows whose vectors are nearest to a query vector.
@@ -99,6 +103,33 @@ pub(crate) struct HybridSearch {
     pub(crate) rrf_k: f64,
 }
 
+/// A search for the rows that come first by `ORDER BY` with `LIMIT`, where the first key is a distance.
+///
+/// Its hidden plans give the address of each row, the keys of `ORDER BY`, and the columns `carried`.
+#[derive(Clone, Debug)]
+pub(crate) struct TopKSearch {
+    pub(crate) column: String,
+    /// The name of the distance function.
+    pub(crate) function: &'static str,
+    pub(crate) k: usize,
+    /// How each key of `ORDER BY` is sorted. Ties are ordered by row address.
+    pub(crate) order: Vec<SortOptions>,
+    /// The columns of the table that are read with the keys. Others are read for the found rows only.
+    pub(crate) carried: Vec<String>,
+    /// The plan that compares all rows.
+    pub(crate) exact: Arc<LogicalPlan>,
+    /// The plan that searches by an index, if it is to be used.
+    pub(crate) by_index: Option<IndexPlan>,
+}
+
+/// A plan that searches by an index.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexPlan {
+    /// The name of the index.
+    pub(crate) index: String,
+    pub(crate) plan: Arc<LogicalPlan>,
+}
+
 /// Tells whether a column of a search is computed by the search.
 pub(crate) fn is_computed(name: &str) -> bool {
     matches!(name, DISTANCE | SCORE | RANK)
@@ -115,6 +146,8 @@ impl SearchKind {
             Self::Hybrid(_) => {
                 vec![distance, score, (Field::new(RANK, DataType::Int64, true), OutputColumn::Rank)]
             }
+            // Its columns are hidden.
+            Self::TopK(_) => Vec::new(),
         }
     }
 
@@ -124,6 +157,7 @@ impl SearchKind {
             Self::Vector(vector) => vector.k,
             Self::Words(words) => words.k,
             Self::Hybrid(hybrid) => hybrid.k,
+            Self::TopK(top_k) => top_k.k,
         }
     }
 
@@ -131,25 +165,33 @@ impl SearchKind {
     pub(crate) fn vector(&self) -> Option<&VectorSearch> {
         match self {
             Self::Vector(vector) => Some(vector),
-            Self::Words(_) => None,
             Self::Hybrid(hybrid) => Some(&hybrid.vector),
+            Self::Words(_) | Self::TopK(_) => None,
         }
     }
 
     /// The part that compares texts.
     pub(crate) fn words(&self) -> Option<&WordSearch> {
         match self {
-            Self::Vector(_) => None,
             Self::Words(words) => Some(words),
             Self::Hybrid(hybrid) => Some(&hybrid.words),
+            Self::Vector(_) | Self::TopK(_) => None,
+        }
+    }
+
+    /// The part that orders rows by `ORDER BY`.
+    pub(crate) fn top_k(&self) -> Option<&TopKSearch> {
+        match self {
+            Self::TopK(top_k) => Some(top_k),
+            Self::Vector(_) | Self::Words(_) | Self::Hybrid(_) => None,
         }
     }
 
     fn vector_mut(&mut self) -> Option<&mut VectorSearch> {
         match self {
             Self::Vector(vector) => Some(vector),
-            Self::Words(_) => None,
             Self::Hybrid(hybrid) => Some(&mut hybrid.vector),
+            Self::Words(_) | Self::TopK(_) => None,
         }
     }
 }
@@ -165,7 +207,9 @@ impl Search {
 
     /// The hidden plans.
     pub(crate) fn hidden(&self) -> Vec<Arc<LogicalPlan>> {
-        self.prefilter.iter().chain(self.query_plan()).cloned().collect()
+        let by_index = self.kind.top_k().and_then(|top_k| top_k.by_index.as_ref()).map(|by_index| &by_index.plan);
+        let exact = self.kind.top_k().map(|top_k| &top_k.exact);
+        self.prefilter.iter().chain(self.query_plan()).chain(by_index).chain(exact).cloned().collect()
     }
 
     /// Returns the same search with other hidden plans.
@@ -176,6 +220,12 @@ impl Search {
         }
         if let Some(VectorSearch { query: QuerySource::Plan(plan), .. }) = search.kind.vector_mut() {
             *plan = Arc::new(map(plan.as_ref().clone())?);
+        }
+        if let SearchKind::TopK(top_k) = &mut search.kind {
+            let by_index = top_k.by_index.iter_mut().map(|by_index| &mut by_index.plan);
+            for plan in by_index.chain([&mut top_k.exact]) {
+                *plan = Arc::new(map(plan.as_ref().clone())?);
+            }
         }
         Ok(search)
     }

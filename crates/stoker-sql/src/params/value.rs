@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, ListArray};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, ListArray, RecordBatch,
+};
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::cast;
 use arrow_cast::display::array_value_to_string;
@@ -77,6 +79,13 @@ pub(crate) fn list_numbers(list: &ArrayRef) -> Option<Vec<f64>> {
     let is_number = array.data_type().is_numeric() && array.null_count() == 0;
     let values = is_number.then(|| cast(&array, &DataType::Float64).ok())??;
     Some(values.as_primitive::<Float64Type>().values().to_vec())
+}
+
+/// Returns the rows of a parameter that is a list of structs without NULL.
+pub(crate) fn rows_of(value: &ParamValue) -> Option<RecordBatch> {
+    let ParamValue::Arrow(value) = value else { return None };
+    let rows = list_values(value.value())?;
+    rows.as_struct_opt().filter(|rows| rows.null_count() == 0).map(RecordBatch::from)
 }
 
 /// Returns a scalar parameter where the grammar requires a literal, or `None` for parameters that cannot be one.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt64Array};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use futures::StreamExt as _;
@@ -67,6 +67,9 @@ impl HeavyTable {
                 DenseProbe::Dense(column) => {
                     let values = self.chunks.column(name, &column, addrs.values()).await;
                     let values = values.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                    if let Some(stats) = self.table.stats() {
+                        stats.add_bytes(values.get_array_memory_size());
+                    }
                     fetched.push((name.clone(), values));
                 }
                 DenseProbe::NotDense { .. } => encoded.push(name.clone()),

@@ -106,6 +106,11 @@ impl Layout {
         self.columns.contains(&OutputColumn::RowId)
     }
 
+    /// Returns the index of the column of ranks.
+    pub(crate) fn rank_index(&self) -> Option<usize> {
+        self.columns.iter().position(|column| *column == OutputColumn::Rank)
+    }
+
     /// Builds the output batch from scanned light columns and heavy columns of the same rows.
     pub(crate) fn assemble(&self, light: &RecordBatch, heavy: &[(String, ArrayRef)]) -> DfResult<RecordBatch> {
         let missing = |name: &str| DataFusionError::Internal(format!("a scan gave no column {name}"));

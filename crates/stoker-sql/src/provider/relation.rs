@@ -21,7 +21,7 @@ use stoker_types::to_usize;
 
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};
-use crate::search::{Search, SearchExec, SearchKind, physical_part};
+use crate::search::{Search, SearchExec, SearchInputs, SearchKind};
 use crate::{Error, Result};
 
 /// The column of `row_ids` that holds row addresses.
@@ -110,7 +110,7 @@ impl Relation {
                 fields.push(Arc::new(Field::new(&names.distance, DataType::Float32, true)));
                 relation.columns.push(OutputColumn::Distance);
             }
-            Some(SearchKind::Words(_) | SearchKind::Hybrid(_)) => {
+            Some(SearchKind::Words(_) | SearchKind::Hybrid(_) | SearchKind::TopK(_)) => {
                 fields.push(Arc::new(Field::new(&names.rank, DataType::Int64, true)));
                 relation.columns.push(OutputColumn::Rank);
             }
@@ -142,6 +142,20 @@ impl Relation {
         relation.columns.push(OutputColumn::RowId);
         relation.schema = Arc::new(Schema::new(fields));
         (relation, name)
+    }
+
+    /// Returns the relation of what a search finds in this relation. It has no columns that the search computes.
+    pub(crate) fn with_search(&self, search: Search) -> Self {
+        Self { search: Some(Arc::new(search)), ..self.clone() }
+    }
+
+    /// Returns the same relation with one more column.
+    pub(crate) fn with_hidden(&self, field: Field, column: OutputColumn) -> Self {
+        let mut relation = self.clone();
+        let fields = self.schema.fields().iter().cloned().chain([Arc::new(field)]);
+        relation.schema = Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()));
+        relation.columns.push(column);
+        relation
     }
 
     /// Returns the same search among the rows with the ids that this plan gives.
@@ -197,16 +211,8 @@ impl TableProvider for Relation {
             None => Layout::new(self.schema.clone(), self.columns.clone()),
         };
         if let Some(search) = &self.search {
-            let prefilter = match &search.prefilter {
-                Some(plan) => Some(physical_part(state, plan).await?),
-                None => None,
-            };
-            let query = match search.query_plan() {
-                Some(plan) => Some(physical_part(state, plan).await?),
-                None => None,
-            };
-            let kind = search.kind.clone();
-            return Ok(Arc::new(SearchExec::new(self.table.clone(), kind, layout, limit, prefilter, query)));
+            let (kind, inputs) = (search.kind.clone(), SearchInputs::plan(search, state).await?);
+            return Ok(Arc::new(SearchExec::new(self.table.clone(), kind, layout, limit, inputs)));
         }
         let target_partitions = state.config().target_partitions();
         let filter = conjunction(filters.to_vec());

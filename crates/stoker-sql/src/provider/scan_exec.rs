@@ -10,12 +10,12 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SplitMetrics};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SplitMetrics};
 use datafusion::physical_plan::stream::{BatchSplitStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
-use stoker_lake::{FragmentInfo, ScanRequest};
+use stoker_lake::{FragmentInfo, ScanRequest, ScanStats};
 use stoker_types::to_usize;
 
 use super::{HeavyTable, Layout, heavy};
@@ -26,7 +26,7 @@ const BATCH_ROWS: usize = 8192;
 const PARTITION_ROWS_MIN: u64 = 8192;
 
 /// The physical plan of a table scan. Each partition reads its own fragments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ScanExec {
     table: HeavyTable,
     layout: Arc<Layout>,
@@ -34,6 +34,8 @@ pub(crate) struct ScanExec {
     limit: Option<usize>,
     partitions: Vec<FragmentGroup>,
     properties: Arc<PlanProperties>,
+    /// The rows that the scan gave, and what it read.
+    metrics: ExecutionPlanMetricsSet,
 }
 
 /// The neighbouring fragments of one partition.
@@ -59,7 +61,8 @@ impl ScanExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { table, layout: Arc::new(layout), filter, limit, partitions, properties: Arc::new(properties) }
+        let (layout, properties) = (Arc::new(layout), Arc::new(properties));
+        Self { table, layout, filter, limit, partitions, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -114,6 +117,14 @@ impl ExecutionPlan for ScanExec {
         }
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn reset_state(self: Arc<Self>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
+    }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let Some(group) = self.partitions.get(partition) else {
             return internal_err!("ScanExec has {} partitions", self.partitions.len());
@@ -132,7 +143,8 @@ impl ExecutionPlan for ScanExec {
             batch_size: BATCH_ROWS,
             ..ScanRequest::default()
         };
-        let (table, layout) = (self.table.clone(), self.layout.clone());
+        let (table, layout) = (self.table.counted(&self.metrics, partition), self.layout.clone());
+        let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let batches = async move {
             let light = table.table.scan(&request).await?;
             Ok::<_, DataFusionError>(
@@ -145,6 +157,7 @@ impl ExecutionPlan for ScanExec {
             )
         };
         let stream = stream::once(batches).try_flatten();
+        let stream = stream.inspect_ok(move |batch| output_rows.add(batch.num_rows()));
         Ok(split(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), &context, partition))
     }
 
@@ -159,6 +172,13 @@ impl ExecutionPlan for ScanExec {
             (_, limit) => Precision::Inexact(num_rows.min(limit.unwrap_or(usize::MAX))),
         };
         Ok(Arc::new(statistics(self.layout.schema(), precision)))
+    }
+}
+
+impl HeavyTable {
+    /// Returns the table with counts of what is read, which are metrics of one partition of a plan.
+    pub(crate) fn counted(&self, metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        Self { table: self.table.with_stats(ScanStats::new(metrics, partition)), chunks: self.chunks.clone() }
     }
 }
 

@@ -252,7 +252,7 @@ impl Lifter {
         });
         let order = relation.search().map(|search| match search.kind {
             SearchKind::Vector(_) => Role::Distance,
-            SearchKind::Words(_) | SearchKind::Hybrid(_) => Role::Rank,
+            SearchKind::Words(_) | SearchKind::Hybrid(_) | SearchKind::TopK(_) => Role::Rank,
         });
         let lifted = TableScan::try_new(
             scan.table_name,

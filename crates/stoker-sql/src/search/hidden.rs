@@ -62,7 +62,7 @@ fn hidden(node: &LogicalPlan) -> DfResult<Vec<Arc<LogicalPlan>>> {
 
 /// Creates the physical plan of an optimised hidden plan. It becomes a part of the query's physical plan, all of which
 /// DataFusion's physical rules then rewrite; they must not rewrite a part twice.
-pub(crate) async fn physical_part(state: &dyn Session, plan: &LogicalPlan) -> DfResult<Arc<dyn ExecutionPlan>> {
+pub(super) async fn physical_part(state: &dyn Session, plan: &LogicalPlan) -> DfResult<Arc<dyn ExecutionPlan>> {
     let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
         return internal_err!("a search is planned by a session without a SessionState");
     };

@@ -45,7 +45,7 @@ enum Origin<T> {
 }
 
 /// A column of a plan, and the expression over columns of a search that it is.
-type Replacement = (Column, Expr);
+pub(super) type Replacement = (Column, Expr);
 
 /// Moves predicates into searches.
 pub(crate) fn push_prefilters(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -224,13 +224,14 @@ fn searched(scan: &TableScan) -> Option<Relation> {
     Relation::of(&provider).filter(|relation| relation.search().is_some()).cloned()
 }
 
-fn searched_column(name: &str) -> Column {
+/// Returns a column of the searched table.
+pub(super) fn searched_column(name: &str) -> Column {
     Column::new(Some(TableReference::bare(SEARCHED)), name)
 }
 
 /// Replaces columns in an expression, and in its subqueries where they are columns of the enclosing query. `refuse`
 /// makes the error for a reference in a subquery that cannot be replaced, from the reason.
-fn replaced(expr: Expr, replacements: &[Replacement], refuse: &dyn Fn(&str) -> Error) -> Result<Expr> {
+pub(super) fn replaced(expr: Expr, replacements: &[Replacement], refuse: &dyn Fn(&str) -> Error) -> Result<Expr> {
     let replaced = expr.transform_down(|mut node| {
         if let Expr::Column(column) = &node {
             return Ok(match find(replacements, column) {
@@ -315,7 +316,7 @@ fn outer_columns(subquery: &Subquery) -> impl Iterator<Item = &Column> {
 
 /// Returns the columns of enclosing queries to which the subqueries of an expression refer, and those to which
 /// subqueries inside them refer; the latter may also be columns of the subqueries around these.
-fn correlated_columns(expr: &Expr) -> Result<(Vec<Column>, Vec<Column>)> {
+pub(super) fn correlated_columns(expr: &Expr) -> Result<(Vec<Column>, Vec<Column>)> {
     let (mut correlated, mut nested) = (Vec::new(), Vec::new());
     expr.apply(|node| {
         let Some(subquery) = subquery_of(node) else { return Ok(TreeNodeRecursion::Continue) };
@@ -355,7 +356,7 @@ fn add_prefilter(plan: LogicalPlan, path: &[usize], predicate: Expr, number: usi
 }
 
 /// Returns the plan of the row ids that a search may find if `predicate` must hold too.
-fn prefilter(relation: &Relation, predicate: Expr) -> Result<LogicalPlan> {
+pub(super) fn prefilter(relation: &Relation, predicate: Expr) -> Result<LogicalPlan> {
     let (rows, row_id) = relation.with_hidden_row_ids();
     let earlier = relation.search().and_then(|search| search.prefilter.as_deref());
     let input = match earlier {

@@ -5,25 +5,32 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::UInt64Type;
-use arrow_array::{Array as _, ArrayRef};
-use arrow_schema::DataType;
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SortOptions};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use datafusion::arrow::compute::{SortColumn, lexsort_to_indices};
+use datafusion::catalog::Session;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, Partitioning, PlanProperties,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use stoker_lake::RowIdSet;
+use stoker_lake::{RowIdSet, Table};
 
-use super::fused::fused;
+use super::hidden::physical_part;
 use super::nearest::nearest;
-use super::worded::{best_texts, with_scores};
-use super::{QuerySource, SearchKind, VectorSearch, WordSearch};
+use super::worded::{best_texts, fused, with_columns, with_scores};
+use super::{DISTANCE, QuerySource, Search, SearchKind, TopKSearch, VectorSearch, WordSearch};
 use crate::Error;
 use crate::params::list_numbers;
 use crate::provider::{HeavyTable, Layout, heavy, split};
@@ -32,17 +39,66 @@ use crate::provider::{HeavyTable, Layout, heavy, split};
 const SET_COPIES: usize = 3;
 
 /// The physical plan of one search: one partition, rows ordered from the best to the worst.
-///
-/// Its children are the plan of the row ids that it may find, and the plan of its query vector, as far as it has them.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchExec {
     table: HeavyTable,
     search: SearchKind,
     layout: Arc<Layout>,
     limit: Option<usize>,
-    prefilter: Option<Arc<dyn ExecutionPlan>>,
-    query: Option<Arc<dyn ExecutionPlan>>,
+    inputs: SearchInputs,
     properties: Arc<PlanProperties>,
+    /// The rows that the search gave, and what it read.
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// The children of a [`SearchExec`], as far as it has them: the plans that are hidden in the logical plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SearchInputs {
+    /// Gives the ids of the rows that may be found.
+    prefilter: Option<Arc<dyn ExecutionPlan>>,
+    /// Gives the query vector.
+    query: Option<Arc<dyn ExecutionPlan>>,
+    /// Gives the rows that come first by `ORDER BY`, by an index.
+    by_index: Option<Arc<dyn ExecutionPlan>>,
+    /// Gives the same rows exactly.
+    exact: Option<Arc<dyn ExecutionPlan>>,
+}
+
+impl SearchInputs {
+    /// Creates the physical plans of the hidden plans of a search.
+    pub(crate) async fn plan(search: &Search, state: &dyn Session) -> DfResult<Self> {
+        let top_k = search.kind.top_k();
+        let by_index = top_k.and_then(|top_k| top_k.by_index.as_ref()).map(|by_index| &by_index.plan);
+        Ok(Self {
+            prefilter: planned(state, search.prefilter.as_ref()).await?,
+            query: planned(state, search.query_plan()).await?,
+            by_index: planned(state, by_index).await?,
+            exact: planned(state, top_k.map(|top_k| &top_k.exact)).await?,
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
+        [&self.prefilter, &self.query, &self.by_index, &self.exact].into_iter().flatten()
+    }
+
+    /// Returns the same inputs with other plans, in the order of [`SearchInputs::iter`].
+    fn with_plans(&self, plans: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        let mut plans = plans.into_iter();
+        let mut next = |input: &Option<Arc<dyn ExecutionPlan>>| input.as_ref().and_then(|_| plans.next());
+        Self {
+            prefilter: next(&self.prefilter),
+            query: next(&self.query),
+            by_index: next(&self.by_index),
+            exact: next(&self.exact),
+        }
+    }
+}
+
+async fn planned(state: &dyn Session, plan: Option<&Arc<LogicalPlan>>) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    match plan {
+        Some(plan) => Ok(Some(physical_part(state, plan).await?)),
+        None => Ok(None),
+    }
 }
 
 impl SearchExec {
@@ -51,17 +107,20 @@ impl SearchExec {
         search: SearchKind,
         layout: Layout,
         limit: Option<usize>,
-        prefilter: Option<Arc<dyn ExecutionPlan>>,
-        query: Option<Arc<dyn ExecutionPlan>>,
+        inputs: SearchInputs,
     ) -> Self {
+        let by_rank = layout.rank_index().map(|index| {
+            let options = SortOptions { descending: false, nulls_first: false };
+            [PhysicalSortExpr::new(Arc::new(Column::new(layout.schema().field(index).name(), index)), options)]
+        });
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(layout.schema().clone()),
+            EquivalenceProperties::new_with_orderings(layout.schema().clone(), by_rank),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
         let (layout, properties) = (Arc::new(layout), Arc::new(properties));
-        Self { table, search, layout, limit, prefilter, query, properties }
+        Self { table, search, layout, limit, inputs, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -69,7 +128,7 @@ impl DisplayAs for SearchExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "SearchExec: table={}", self.table.table.snapshot())?;
         if let Some(VectorSearch { column, k, metric, use_index, .. }) = self.search.vector() {
-            let search = match (*use_index, self.prefilter.is_some()) {
+            let search = match (*use_index, self.inputs.prefilter.is_some()) {
                 (false, _) => "exact",
                 (true, false) => "by index if there is one",
                 (true, true) => "by index if there is one and many rows pass",
@@ -82,6 +141,10 @@ impl DisplayAs for SearchExec {
         }
         if let SearchKind::Hybrid(hybrid) = &self.search {
             write!(f, ", weights={:?}, rrf_k={}, merged={}", hybrid.weights, hybrid.rrf_k, hybrid.k)?;
+        }
+        if let SearchKind::TopK(TopKSearch { column, function, k, by_index, .. }) = &self.search {
+            let search = by_index.as_ref().map_or("exact".to_string(), |by_index| format!("index {}", by_index.index));
+            write!(f, ", column={column}, k={k}, search={search} (ORDER BY {function})")?;
         }
         write!(f, ", {}", self.layout)
     }
@@ -97,7 +160,7 @@ impl ExecutionPlan for SearchExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.prefilter.iter().chain(&self.query).collect()
+        self.inputs.iter().collect()
     }
 
     fn required_input_distribution(&self) -> Vec<Distribution> {
@@ -108,19 +171,27 @@ impl ExecutionPlan for SearchExec {
         if children.len() != self.children().len() {
             return internal_err!("SearchExec has {} children", self.children().len());
         }
-        let mut children = children.into_iter();
-        let prefilter = self.prefilter.as_ref().and_then(|_| children.next());
-        let query = self.query.as_ref().and_then(|_| children.next());
-        Ok(Arc::new(Self { prefilter, query, ..self.as_ref().clone() }))
+        Ok(Arc::new(Self { inputs: self.inputs.with_plans(children), ..self.as_ref().clone() }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn reset_state(self: Arc<Self>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         if partition != 0 {
             return internal_err!("SearchExec has one partition");
         }
-        let (exec, searched) = (self.clone(), context.clone());
+        let table = self.table.counted(&self.metrics, partition);
+        let (exec, searched) = (Self { table, ..self.clone() }, context.clone());
+        let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let found = async move {
-            let SearchExec { table, search, layout, limit, prefilter, query, .. } = exec;
+            let SearchExec { table, search, layout, limit, inputs, .. } = exec;
+            let SearchInputs { prefilter, query, by_index, exact } = inputs;
             let limit = limit.unwrap_or(usize::MAX);
             let query = match (search.vector(), query) {
                 (Some(VectorSearch { query: QuerySource::Given(query), .. }), _) => Some(query.clone()),
@@ -147,15 +218,76 @@ impl ExecutionPlan for SearchExec {
                 (SearchKind::Hybrid(hybrid), Some(query)) => {
                     fused(&table.table, hybrid, query, allowed, &columns, &searched).await?
                 }
+                (SearchKind::TopK(top_k), _) => {
+                    let Some(exact) = exact else { return internal_err!("SearchExec has no plan of the first rows") };
+                    first_rows(&table.table, top_k, by_index, exact, &columns, &searched).await?
+                }
                 (_, None) => return internal_err!("SearchExec has no query vector"),
             };
             let found = found.slice(0, found.num_rows().min(limit));
             Ok::<_, DataFusionError>(heavy::complete(table, layout, found))
         };
         let stream = stream::once(found).try_flatten();
+        let stream = stream.inspect_ok(move |batch: &RecordBatch| output_rows.add(batch.num_rows()));
         let schema = self.layout.schema().clone();
         Ok(split(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), &context, partition))
     }
+}
+
+/// Returns the rows that come first by `ORDER BY`, with these light columns, distance, rank and address, in order.
+async fn first_rows(
+    table: &Table,
+    search: &TopKSearch,
+    by_index: Option<Arc<dyn ExecutionPlan>>,
+    exact: Arc<dyn ExecutionPlan>,
+    columns: &[String],
+    context: &Arc<TaskContext>,
+) -> DfResult<RecordBatch> {
+    let memory = MemoryConsumer::new("rows of a search").register(context.memory_pool());
+    let mut found = None;
+    if let Some(by_index) = by_index {
+        // No index has the rows without a distance, which come after all others.
+        found = Some(collected(by_index, &memory, context).await?).filter(|rows| rows.num_rows() >= search.k);
+    }
+    let found = match found {
+        Some(found) => found,
+        None => collected(exact, &memory, context).await?,
+    };
+    let Some((addrs, values)) = found.columns().split_first() else {
+        return internal_err!("the plan of the first rows gave no columns");
+    };
+    // The rows are the right ones, but the physical rules of DataFusion may have changed their order.
+    let sorted_by =
+        |(values, options): (&ArrayRef, &SortOptions)| SortColumn { values: values.clone(), options: Some(*options) };
+    let mut keys: Vec<SortColumn> = values.iter().zip(&search.order).map(sorted_by).collect();
+    keys.push(SortColumn { values: addrs.clone(), options: None });
+    let found = take_record_batch(&found, &lexsort_to_indices(&keys, Some(search.k))?)?;
+    let addrs = found.column(0).as_primitive_opt::<UInt64Type>();
+    let Some(addrs) = addrs else { return internal_err!("the plan of the first rows gave no addresses") };
+    let carried = search.carried.iter().zip(&found.columns()[1 + search.order.len()..]);
+    let mut computed: Vec<(&str, ArrayRef)> = vec![(DISTANCE, found.column(1).clone())];
+    computed.extend(carried.map(|(name, values)| (name.as_str(), values.clone())));
+    let late: Vec<String> = columns.iter().filter(|name| !search.carried.contains(name)).cloned().collect();
+    with_columns(table, addrs.values(), &late, computed, context).await
+}
+
+/// Runs a plan, and returns its rows.
+async fn collected(
+    plan: Arc<dyn ExecutionPlan>,
+    memory: &MemoryReservation,
+    context: &Arc<TaskContext>,
+) -> DfResult<RecordBatch> {
+    let schema = plan.schema();
+    let mut batches = plan.execute(0, context.clone())?;
+    let mut found = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        let columns = batch.columns().iter();
+        let bytes = columns.map(|column| column.to_data().get_slice_memory_size()).sum::<Result<usize, _>>()?;
+        // The batches and their concatenation exist at the same time.
+        memory.try_grow(bytes.saturating_mul(2))?;
+        found.push(batch);
+    }
+    Ok(concat_batches(&schema, &found)?)
 }
 
 /// The rows that a search may find. Holds the memory of the set in the pool of the query.

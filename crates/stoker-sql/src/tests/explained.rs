@@ -2,8 +2,10 @@
 
 use arrow_array::cast::AsArray as _;
 use serde_json::Value;
+use stoker_lake::{IndexKind, Metric};
+use stoker_types::SnapshotRef;
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, table_name};
 
 async fn plan(fixture: &Fixture, sql: &str) -> (String, String) {
     let shown = fixture.collect(sql).await;
@@ -39,6 +41,30 @@ async fn json_has_each_operator_and_once_it_ran_what_it_did() {
     assert_eq!(shown["num_rows"], num_rows, "{shown}");
     assert_eq!(shown["plan"]["metrics"]["output_rows"], num_rows, "{shown}");
     assert!(shown["plan"]["metrics"]["elapsed_compute_nanos"].is_u64(), "{shown}");
+}
+
+#[tokio::test]
+async fn scans_and_searches_tell_what_they_read_and_by_which_index() {
+    let fixture = Fixture::new().await;
+    let samples = fixture.engine.lake().table(&table_name("samples"), &SnapshotRef::Latest).await.expect("a table");
+    samples.create_index("label", IndexKind::BTree).await.expect("an index");
+    samples.create_index("emb", IndexKind::IvfFlat { num_partitions: 2, metric: Metric::L2 }).await.expect("an index");
+    for (query, operator, index) in [
+        ("SELECT name FROM samples WHERE label = 2", "ScanExec", "label_idx"),
+        ("SELECT name FROM samples", "ScanExec", "none"),
+        (
+            "SELECT id FROM vector_search(samples, emb, [1, 1, 1, 1], k => 3, use_index => true)",
+            "SearchExec",
+            "emb_idx",
+        ),
+    ] {
+        let (_, shown) = plan(&fixture, &format!("EXPLAIN ANALYZE FORMAT JSON {query}")).await;
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        let leaf = leaves(&shown["plan"])[0];
+        assert_eq!((&leaf["operator"], &leaf["metrics"]["index"]), (&operator.into(), &index.into()), "{shown}");
+        assert_eq!(leaf["metrics"]["output_rows"], shown["num_rows"], "{shown}");
+        assert!(leaf["metrics"]["bytes_read"].is_u64() && leaf["metrics"]["requests"].is_u64(), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -79,7 +79,8 @@ async fn only_queries_are_allowed() {
         let error = fixture.engine.query(sql, &[]).await.expect_err(sql);
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{sql}: {error}");
     }
-    fixture.refuses("DROP TABLE samples", &[], ErrorKind::InvalidRequest, &["DROP TABLE", "only SELECT"]).await;
+    fixture.refuses("DROP TABLE samples", &[], ErrorKind::InvalidRequest, &["changes the lake", "lake.execute"]).await;
+    fixture.refuses("COPY samples TO '/x'", &[], ErrorKind::InvalidRequest, &["COPY samples", "only SELECT"]).await;
     fixture.refuses("SELECT FROM WHERE", &[], ErrorKind::InvalidRequest, &["cannot parse"]).await;
 }
 
