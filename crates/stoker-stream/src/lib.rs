@@ -16,6 +16,7 @@
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod abort_on_drop;
 mod bad_row_log;
 mod batch_stream;
 mod blocks;

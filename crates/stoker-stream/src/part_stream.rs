@@ -10,13 +10,14 @@ use stoker_types::{Moment, ReadOptions, Slice, StreamStats, to_nanos, to_usize};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::blocks::{are_kept, group};
 use crate::light_blocks::LightInUse;
 use crate::open_streams::OpenEntry;
 use crate::options::chunk_scan;
 use crate::part_builder::Delivered;
 use crate::part_plan::PartSize;
-use crate::planner::{AbortOnDrop, Planner, Share};
+use crate::planner::{Planner, Share};
 use crate::resident::ResidentMemory;
 use crate::{Error, Resources, Result, StreamPlan};
 

@@ -102,7 +102,8 @@ impl StreamPlan {
         let weights: Vec<f64> = slots.iter().flatten().map(|slots| f64::from(*slots)).collect();
         let orders = orders(options, &sources, &weights);
         let source_spec = |((query, source), order): ((&Query, &SourcePlan), _)| SourceSpec {
-            sql: query.sql.clone(),
+            // A view may be replaced later, and the stream stays as it is.
+            sql: source.query.sql().to_string(),
             params: query.params.clone(),
             snapshots: source.query.snapshots().to_vec(),
             tables: source.row_set.sources().iter().map(Table::snapshot).collect(),

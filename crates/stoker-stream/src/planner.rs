@@ -1,53 +1,41 @@
 //! The task that plans the units of a stream, reads them and delivers the parts. What it reads next, and when, follows
 //! from the stream's [`Phase`].
+//!
+//! ```text
+//! phase ──ahead──► unit ──memory──► open parts ──reading──► rows in their slots, pieces ──delivery──► parts
+//! ```
+
+mod ahead;
+mod delivery;
+mod memory;
+mod reading;
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::{Either, select};
 use stoker_batch::{Held, Quota, SlotMut};
 use stoker_chunks::{BlockReads, ChunkScan, Membership};
 use stoker_order::StreamOrder;
-use stoker_types::{BadRows, ReadOptions, Slice, Stalls, to_usize};
+use stoker_types::{ReadOptions, Slice, to_usize};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::depth::Depth;
 use crate::found_rows::FoundRows;
-use crate::part_builder::{Builders, Delivered, PartBuilder, Piece};
-use crate::part_plan::{PartPlan, PartSize, Parts};
-use crate::phase::{FirstBatch, FirstUnit, Pause, Phase};
+use crate::part_builder::{Builders, Delivered, PartBuilder};
+use crate::part_plan::{PartSize, Parts};
+use crate::phase::{FirstUnit, Phase};
 use crate::plan::StreamPlan;
-use crate::read::{Reader, Rows, read_dense, read_rows, split};
+use crate::planner::reading::{ReadUnit, Reading, UnitRows, read_unit};
+use crate::read::{Rows, split};
 use crate::resident::{ResidentMemory, ResidentRows, TakenRows};
 use crate::source::ColumnPlan;
 use crate::spans::Spans;
-use crate::substitute::{Met, substitutes};
+use crate::substitute::Met;
 use crate::unit::{UnitSize, Units, rows_of_local_unit};
-use crate::unit_clock::UnitClock;
 use crate::{Error, Result};
-
-/// The bytes of parts of resident rows that are open at once, unless a part is larger. As many may wait for the consumer.
-const RESIDENT_PARTS_BYTES: u64 = 16 << 20;
-
-/// The parts that each stream may have open or waiting, where the streams of a process share these bytes.
-const RESIDENT_PARTS: u64 = 4;
-
-/// The bytes that the streams before a prefetching one may hold, on average, when it reads its first resident rows.
-const RESIDENT_BYTES_BEFORE: u64 = 48 << 20;
-
-/// The size from which on the memory of a part is waited for, in bytes.
-const LARGE_PART_BYTES: u64 = 16 << 20;
-
-/// How long that memory is waited for after the consumer has taken all batches: as long as it came the last time, or was
-/// not waited for yet, and otherwise. A loop on a busy machine may take long to drop a batch, and a consumer that keeps its
-/// batches never does.
-const DROPPED_WITHIN: Duration = Duration::from_millis(250);
-const KEPT_FOR: Duration = Duration::from_millis(25);
 
 /// Plans units, reads them and delivers the parts of batches in order.
 pub(crate) struct Planner {
@@ -83,23 +71,6 @@ pub(crate) struct Planner {
     met: Met,
 }
 
-struct Reading {
-    task: AbortOnDrop<Result<ReadUnit>>,
-    /// The positions of the rows in the order in which they are read. They are needed to find substitutes.
-    positions: Arc<[u64]>,
-    /// The parts with numbers below this one are complete when the task is done.
-    complete_below: u64,
-}
-
-/// A unit that was read.
-struct ReadUnit {
-    pieces: Vec<Piece>,
-    /// Where the time went.
-    spans: Stalls,
-    /// Whether the unit waited for blocks that were to be resident. `None` if it read its rows itself.
-    waited: Option<bool>,
-}
-
 /// The rows at some positions, which another task resolves.
 struct LookUp {
     positions: Vec<u64>,
@@ -116,16 +87,6 @@ enum UnitReads {
     Rows,
     /// They are resident when they are due.
     Resident,
-}
-
-/// The rows of a unit, as far as they are known before the unit is read.
-enum UnitRows {
-    /// The rows with everything but their dense columns.
-    AllButDense(Rows),
-    /// The rows, being resolved by another task.
-    LookedUp(AbortOnDrop<Result<FoundRows>>),
-    /// The positions of the rows in the order.
-    Positions(StreamOrder, Arc<[u64]>),
 }
 
 /// A row that a unit reads: the number of its part, its index in the part, and its position.
@@ -256,100 +217,13 @@ impl Planner {
         }
     }
 
-    /// Returns the phase in which the stream begins to read.
-    fn opened(&self, units: &Units, unit: FirstUnit, by_window: bool) -> Phase {
-        let first = FirstBatch { end: units.batch_end(), unit };
-        if self.quota.has_begun() {
-            return Phase::opened(first);
-        }
-        let pause = match () {
-            // The rows of shared blocks are kept for this stream until it requests them once, so that rows that it
-            // prefetches and drops would be lost. If only the first batch is wanted, nobody takes what is read after
-            // it.
-            () if self.shared.is_some() || self.options.first_batch_only => Some(Pause::UntilBegun),
-            // Blocks are opened by super-strides, whatever memory there is.
-            () if self.resident_memory.is_some() => Some(Pause::UntilBegun),
-            () if by_window => Some(Pause::UntilRoom),
-            () => None,
-        };
-        let unit = match unit {
-            // A prefetched batch may be dropped and read again by another stream, so the first unit has this batch
-            // only.
-            FirstUnit::Window if self.block_reads(false).is_some() => FirstUnit::Batch,
-            unit => unit,
-        };
-        let has_room = || pause.is_none_or(|pause| self.reads_ahead(pause, units));
-        Phase::opened_ahead(FirstBatch { unit, ..first }, pause, has_room)
-    }
-
-    /// Waits until the next unit may be read. Returns the phase in which it is read.
-    async fn ready(&mut self, phase: Phase, units: &Units, looks_up: bool) -> Result<Phase> {
-        Ok(match phase {
-            Phase::HeldBack { .. } => {
-                self.quota.hold_back().await;
-                phase.begun().read_up_to(units.position())
-            }
-            Phase::Ahead(_) if self.quota.has_begun() => phase.begun(),
-            Phase::Ahead(_) if self.resident_memory.is_some() => {
-                self.deliver_all().await?;
-                tokio::select! {
-                    () = self.quota.until_others_hold_at_most(RESIDENT_BYTES_BEFORE) => {}
-                    () = self.quota.until_begun() => {}
-                }
-                let unit = units.next(&self.order, self.quota.bytes(), None);
-                // Blocks that ranks share would be lost to them if this stream were dropped before it begins.
-                if let Some(unit) = unit.filter(|_| self.shared.is_none()) {
-                    // The streams before this one have delivered most of their rows. Their memory is released while this
-                    // one reads its first blocks.
-                    self.resident_rows(&unit)?.begin(&unit);
-                }
-                self.quota.until_begun().await;
-                phase
-            }
-            Phase::Ahead(pause) if !self.reads_ahead(pause, units) => {
-                if let Some(unit) = units.next(&self.order, self.quota.bytes(), None).filter(|_| looks_up) {
-                    self.look_up(&unit);
-                }
-                self.deliver_all().await?;
-                self.wait_ahead(pause, units).await;
-                phase
-            }
-            Phase::Ahead(_) | Phase::FirstAhead { .. } | Phase::First(_) | Phase::Steady => phase,
-        })
-    }
-
-    /// Returns whether a prefetching stream reads the next unit now, because there is memory for all of it.
-    fn reads_ahead(&self, pause: Pause, units: &Units) -> bool {
-        self.ahead_bytes(pause, units).is_some_and(|bytes| self.quota.has_room_ahead(bytes))
-    }
-
-    /// Returns the bytes of the next unit, if a prefetching stream reads it as soon as there is memory.
-    fn ahead_bytes(&self, pause: Pause, units: &Units) -> Option<u64> {
-        match pause {
-            Pause::UntilRoom => units.next_bytes(&self.order, self.quota.bytes()),
-            Pause::UntilBegun => None,
-        }
-    }
-
-    /// Waits until the stream begins, or until the streams before it leave memory for its next unit.
-    async fn wait_ahead(&self, pause: Pause, units: &Units) {
-        while !self.quota.has_begun() && !self.reads_ahead(pause, units) {
-            match self.ahead_bytes(pause, units) {
-                Some(bytes) => tokio::select! {
-                    () = self.quota.until_begun() => {}
-                    () = self.quota.until_room_ahead(bytes) => {}
-                },
-                None => self.quota.until_begun().await,
-            }
-        }
-    }
-
     /// Returns how the rows of a unit are read in a phase.
     fn unit_reads(&self, phase: Phase, unit: &Range<u64>) -> UnitReads {
         let first = phase.first();
         let is_small = first.is_some_and(|first| first.unit == FirstUnit::Rows)
             && unit.end - unit.start <= self.slice.global_batch();
-        // A stream that has not begun may be dropped. Then the rows of shared blocks that it has taken up would be lost.
+        // A stream that has not begun may be dropped. Then the rows of shared blocks that it has taken up would be
+        // lost.
         let may_take_up = self.shared.is_none() || self.quota.has_begun();
         match self.block_reads(is_small) {
             _ if self.resident_memory.is_some() && !is_small && may_take_up => UnitReads::Resident,
@@ -372,9 +246,9 @@ impl Planner {
         }
     }
 
-    /// Opens the parts that begin in a unit and starts to read its rows. `is_first` says whether these are rows of the first
-    /// batch. Returns the position at which the unit ends,
-    /// which is an earlier one if there is no memory for its last parts.
+    /// Opens the parts that begin in a unit and starts to read its rows. `is_first` says whether these are rows of the
+    /// first batch. Returns the position at which the unit ends, which is an earlier one if there is no memory for its
+    /// last parts.
     async fn start(&mut self, mut unit: Range<u64>, reads: UnitReads, is_first: bool) -> Result<u64> {
         let opened_before = self.num_opened;
         let mut num_rows = 0;
@@ -437,70 +311,6 @@ impl Planner {
         let task = AbortOnDrop(tokio::spawn(task));
         self.reading.push_back(Reading { task, positions, complete_below });
         Ok(unit.end)
-    }
-
-    /// Returns whether a part of resident rows is opened while other parts are open. It is copied so fast that nobody
-    /// waits for it, so only small parts are.
-    fn opens_beside(&self, part: &PartPlan) -> bool {
-        let held: u64 = self.held.iter().map(|(_, held)| held.bytes()).sum();
-        let wanted = part.num_rows().saturating_mul(self.plan.row_bytes());
-        self.builders.is_empty() || held.saturating_add(wanted) <= RESIDENT_PARTS_BYTES
-    }
-
-    /// Waits for the memory of a batch that the consumer is about to drop, if a large part would take new memory otherwise:
-    /// a loop drops a batch when it gets the next one. A consumer that still has batches to take needs no other soon, and
-    /// neither does one that has not begun: the epoch before it ends, and releases its memory.
-    async fn until_dropped(&mut self, part: &PartPlan) {
-        let row_bytes = self.plan.inner.columns().iter().filter_map(ColumnPlan::dense_row_bytes).max().unwrap_or(0);
-        let bytes = to_usize(part.num_rows()).saturating_mul(row_bytes);
-        // The parts of a window are opened together, before its rows are read.
-        if (bytes as u64) < LARGE_PART_BYTES || self.depth.is_none() {
-            return;
-        }
-        let until_free = pin!(self.scan.pool().until_free(bytes));
-        if !self.quota.has_begun() {
-            if self.scan.pool().used_bytes() >= bytes {
-                select(until_free, pin!(self.quota.until_begun())).await;
-            }
-            return;
-        }
-        let num_untaken = self.builders.len() + self.output.max_capacity() - self.output.capacity();
-        let num_taken = self.num_opened.saturating_sub(num_untaken as u64);
-        // With the first batch, a loop drops the last one of the epoch before.
-        let holds_another = || self.scan.pool().used_bytes() >= bytes.saturating_mul(num_untaken + 2);
-        if num_taken >= 2 || num_taken == 1 && holds_another() {
-            let patience = if self.keeps_batches { KEPT_FOR } else { DROPPED_WITHIN };
-            let pause = async {
-                self.output.reserve_many(self.output.max_capacity()).await.ok();
-                self.scan.clock().sleep(patience).await;
-            };
-            self.keeps_batches = matches!(select(until_free, pin!(pause)).await, Either::Right(_));
-        }
-    }
-
-    /// Reserves memory for a part and waits for it. Returns `false` if all of the stream's memory is held by parts that
-    /// cannot be delivered before this one, because only further reads release that memory.
-    async fn reserve(&mut self, part: &PartPlan) -> Result<bool> {
-        let wanted = part.num_rows().saturating_mul(self.plan.row_bytes());
-        let held = loop {
-            let held = self.quota.try_reserve(wanted);
-            if held.is_some() || self.reading.is_empty() {
-                break held;
-            }
-            // Parts that are being read hold the memory. They are delivered first, and the consumer releases their
-            // memory by taking them.
-            self.deliver_oldest().await?;
-        };
-        let held = match held {
-            Some(held) => Some(held),
-            None => {
-                let kept: u64 = self.held.iter().map(|(_, held)| held.bytes()).sum();
-                self.quota.reserve_beside(wanted, kept).await
-            }
-        };
-        let is_there = held.is_some();
-        self.held.extend(held.map(|held| (part.number, held)));
-        Ok(is_there)
     }
 
     /// Returns the rows of open parts whose positions are in a unit, in the order of the parts.
@@ -576,131 +386,5 @@ impl Planner {
             self.resident = ResidentRows::new(source, self.slice, unit.start..end, self.block_reads(false), memory);
         }
         self.resident.as_mut().ok_or_else(missing)
-    }
-
-    /// Waits for all units that are being read, and delivers the parts that they complete.
-    async fn deliver_all(&mut self) -> Result<()> {
-        while !self.reading.is_empty() {
-            self.deliver_oldest().await?;
-        }
-        Ok(())
-    }
-
-    /// Adapts how far the stream reads ahead after a unit of `num_bytes`. `is_late` says whether the consumer waited for
-    /// storage.
-    fn learn(&mut self, num_bytes: u64, is_late: bool) {
-        if let Some(depth) = &mut self.depth {
-            depth.read(num_bytes, is_late, self.scan.clock().now(), self.scan.latency());
-            self.plan.inner.depths.keep(self.slice.topology, depth);
-        }
-        self.follow_depth();
-    }
-
-    /// Reads ahead as far as the depth says: blocks of resident rows, otherwise batches.
-    fn follow_depth(&mut self) {
-        let Some(depth) = &self.depth else { return };
-        let Some(memory) = &self.resident_memory else {
-            self.quota.set_depth(depth.bytes());
-            return;
-        };
-        if let Some(resident) = &mut self.resident {
-            resident.read_ahead(depth.bytes());
-        }
-        // Parts of resident rows are copied so fast that few of them need to be ready.
-        let row_bytes = self.plan.row_bytes();
-        let part_rows = self.slice.rows_per_batch().min(self.part_size.rows_max(row_bytes));
-        let least = part_rows.saturating_mul(row_bytes).saturating_mul(RESIDENT_PARTS);
-        self.quota.set_depth(memory.share_of(RESIDENT_PARTS_BYTES * 2).max(least));
-    }
-
-    /// Waits for the oldest unit and delivers the parts that it completes.
-    async fn deliver_oldest(&mut self) -> Result<()> {
-        let Some(mut reading) = self.reading.pop_front() else { return Ok(()) };
-        let was_read = reading.task.0.is_finished();
-        let ReadUnit { pieces, mut spans, waited } = reading.task.done().await?;
-        let waited = waited.unwrap_or(!was_read);
-        // The consumer waits if it has taken all parts.
-        let is_consumer_waiting = self.output.capacity() == self.output.max_capacity();
-        let num_bytes = (reading.positions.len() as u64).saturating_mul(self.plan.row_bytes());
-        self.learn(num_bytes, waited && is_consumer_waiting);
-        let Some(first) = self.builders.front().map(|builder| builder.part.number) else { return Ok(()) };
-        let clock = self.scan.clock();
-        let begun = clock.now();
-        for mut piece in pieces {
-            let builder = &mut self.builders[to_usize(piece.part - first)];
-            if !piece.bad.is_empty() {
-                piece = match self.options.bad_rows {
-                    BadRows::Error => return Err(self.plan.bad_row(&piece)),
-                    BadRows::Substitute => {
-                        let mut visits = Vec::with_capacity(piece.range.len());
-                        self.order.visits(reading.positions[piece.range.clone()].iter().copied(), &mut visits);
-                        substitutes(&self.plan, &self.order, &self.scan, &visits, piece, builder, &self.met).await?
-                    }
-                };
-            }
-            builder.add(piece);
-        }
-        spans.decode += clock.since(begun);
-        let schema = self.plan.schema();
-        while let Some(builder) = self.builders.pop_front_if(|builder| builder.part.number < reading.complete_below) {
-            let number = builder.part.number;
-            let held = self.held.pop_front_if(|(part, _)| *part == number).map(|(_, held)| held);
-            let begun = clock.now();
-            let (part, bytes) = builder.finish(&self.plan.inner, &self.slice, &schema)?;
-            spans.decode += clock.since(begun);
-            self.output.send(Ok(Delivered { part, bytes, spans, _held: held })).await.map_err(|_| gone())?;
-        }
-        Ok(())
-    }
-}
-
-/// Reads the rows of a unit: dense columns into `claims`, and the others as pieces unless they are known already.
-/// `parts` has the part number of each row.
-async fn read_unit(
-    plan: StreamPlan,
-    scan: ChunkScan,
-    blocks: Option<BlockReads>,
-    rows: UnitRows,
-    parts: Vec<u64>,
-    claims: Vec<Vec<SlotMut>>,
-    is_first: bool,
-) -> Result<ReadUnit> {
-    let clock = UnitClock::start(scan.clock());
-    let reader = Reader { plan: &plan.inner, scan: &scan, clock: &clock, blocks: blocks.as_ref(), is_first };
-    let found = match rows {
-        UnitRows::AllButDense(rows) => {
-            let rows = read_dense(reader, rows, claims).await?;
-            return Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), waited: None });
-        }
-        UnitRows::LookedUp(mut task) => clock.read(task.done()).await?,
-        UnitRows::Positions(order, positions) => {
-            clock.read(FoundRows::at(&plan.inner, &order, positions.iter().copied())).await?
-        }
-    };
-    let rows = read_rows(reader, found, claims).await?;
-    Ok(ReadUnit { pieces: split(rows, &parts), spans: clock.spans(), waited: None })
-}
-
-/// Returns the error for a consumer that dropped its end of the stream.
-fn gone() -> Error {
-    Error::Internal { reason: "the consumer of the batches closed the stream".into() }
-}
-
-/// A task that is cancelled when this handle is dropped.
-pub(crate) struct AbortOnDrop<T>(pub JoinHandle<T>);
-
-impl<T> AbortOnDrop<Result<T>> {
-    /// Waits for the task. It may be called once.
-    async fn done(&mut self) -> Result<T> {
-        (&mut self.0).await.map_err(|source| match source.is_cancelled() {
-            true => stoker_chunks::Error::ShuttingDown.into(),
-            false => Error::Internal { reason: format!("a task of the stream failed: {source}") },
-        })?
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

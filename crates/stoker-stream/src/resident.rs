@@ -31,8 +31,8 @@ use stoker_order::{BlockPiece, DelayLine, EpochOrder, StreamOrder};
 use stoker_types::Slice;
 use tokio::sync::watch;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::blocks::lanes_in_common;
-use crate::planner::AbortOnDrop;
 use crate::resident::kept::KeptRows;
 use crate::resident::memory::AHEAD_BYTES;
 pub(crate) use crate::resident::memory::{ResidentMemory, ResidentStreams};

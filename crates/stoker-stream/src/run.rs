@@ -111,12 +111,23 @@ fn parse(json: &[u8]) -> Result<RunStream> {
 async fn load(engine: &Engine, request: &PlanRequest, run_id: &RunId, json: &[u8]) -> Result<StreamPlan> {
     let stream = parse(json)?;
     let plan = StreamPlan::load(engine, &load_spec(engine.lake(), stream.stream_id).await?).await?;
-    let asked = asked(&plan, request)?;
+    let asked = asked(&plan, &with_views(engine, &plan, request).await?)?;
     let differences = plan.spec().differences(&asked, ("the run", "this process"));
     match differences.is_empty() {
         true => Ok(plan),
         false => Err(Error::RunMismatch { run_id: run_id.to_string(), differences }),
     }
+}
+
+/// Puts the queries of views in place of their names, in queries that the run does not have.
+async fn with_views(engine: &Engine, plan: &StreamPlan, request: &PlanRequest) -> Result<PlanRequest> {
+    let mut request = request.clone();
+    for query in &mut request.queries {
+        if !plan.spec().sources.iter().any(|known| is_same_query(&known.sql, &query.sql)) {
+            query.sql = engine.expanded(&query.sql, None).await?;
+        }
+    }
+    Ok(request)
 }
 
 /// Returns the specification that the request would have at the run's snapshots.

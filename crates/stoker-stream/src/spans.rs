@@ -10,8 +10,8 @@ use stoker_chunks::ChunkScan;
 use stoker_order::StreamOrder;
 use stoker_types::to_usize;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::found_rows::FoundRows;
-use crate::planner::AbortOnDrop;
 use crate::read::{Reader, Rows, read_light_rows};
 use crate::source::ColumnPlan;
 use crate::unit_clock::UnitClock;
