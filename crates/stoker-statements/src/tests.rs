@@ -1,0 +1,6 @@
+//! Tests of statements, on a lake in memory.
+
+mod fixture;
+mod indexes;
+mod random_writes;
+mod writes;
