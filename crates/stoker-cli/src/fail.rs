@@ -10,10 +10,15 @@ const MESSAGE_CHARS_MAX: usize = 600;
 /// A cause may begin with the text that the causes before it end with. An overlap of fewer bytes is taken for chance.
 const OVERLAP_BYTES_MIN: usize = 16;
 
-/// Prints an error with its causes in one line on standard error.
+/// Prints an error as [`report`] does, and returns the exit status of a command that failed.
 pub fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", message(error));
+    report(error);
     ExitCode::FAILURE
+}
+
+/// Prints an error with its causes in one line on standard error.
+pub fn report(error: &anyhow::Error) {
+    eprintln!("error: {}", message(error));
 }
 
 /// Joins the messages of an error and its causes, without repetitions, in at most [`MESSAGE_CHARS_MAX`] characters.

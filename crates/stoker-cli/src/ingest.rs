@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
+use stoker::refuse_view;
 use stoker_ingest::{
     Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
     Splits, TensorColumn, VectorColumn, ingest_imagefolder, ingest_parquet,
@@ -148,6 +149,7 @@ pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyho
     let started = Instant::now();
     let (table, report) = match args.source {
         Source::Imagefolder(args) => {
+            refuse_view(&lake, &args.table).await?;
             let progress = Display::new(args.common.quiet, stop);
             let (dir, table, options) = args.into_options();
             let report = ingest_imagefolder(&lake, &dir, &table, &options, &progress).await;
@@ -155,6 +157,7 @@ pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyho
             (table, report.with_context(|| format!("ingesting {}", dir.display()))?)
         }
         Source::Parquet(args) => {
+            refuse_view(&lake, &args.table).await?;
             let progress = Display::new(args.common.quiet, stop);
             let (files, table, options) = args.into_options();
             let report = ingest_parquet(&lake, &files, &table, &options, &progress).await;

@@ -11,6 +11,7 @@ mod describe;
 mod doctor;
 mod fail;
 mod ingest;
+mod new_file;
 mod output;
 mod print;
 mod ps;
@@ -20,7 +21,9 @@ mod replay;
 mod secret_args;
 mod serve;
 mod serve_limits;
+mod shell;
 mod sql;
+mod statement;
 mod stream;
 mod tables;
 mod verify;
@@ -49,7 +52,7 @@ struct Cli {
 enum Command {
     /// Write files into a table
     Ingest(ingest::IngestArgs),
-    /// Run a SELECT
+    /// Run a SELECT or a statement that changes the lake, or open a shell
     Sql(sql::SqlArgs),
     /// Drain a stream and report its rates
     Stream(stream::StreamArgs),

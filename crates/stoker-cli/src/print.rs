@@ -1,17 +1,22 @@
 //! Prints rows to standard output.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write, stdout};
+use std::sync::Arc;
 
+use anyhow::ensure;
 use arrow::csv::WriterBuilder;
 use arrow::json::LineDelimitedWriter;
-use arrow_array::RecordBatch;
+use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::pretty::pretty_format_batches;
 use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use clap::ValueEnum;
 use futures::TryStreamExt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stoker::SqlResult;
+use stoker_ingest::ParquetRows;
 
 use crate::brief::brief;
 
@@ -26,10 +31,32 @@ pub enum Format {
     Table,
     /// Comma-separated values with a header
     Csv,
-    /// One JSON object for each row
+    /// One JSON object for each row, in a line of its own
+    #[value(alias = "jsonl")]
     Json,
     /// An Arrow IPC stream
     Arrow,
+    /// A Parquet file, compressed with zstd
+    Parquet,
+}
+
+impl Format {
+    /// Refuses a Parquet file on a terminal.
+    ///
+    /// # Errors
+    /// This is the format of Parquet, and standard output is a terminal.
+    pub fn check_standard_output(self) -> anyhow::Result<()> {
+        ensure!(
+            !matches!(self, Format::Parquet) || !stdout().is_terminal(),
+            "a Parquet file is no text for a terminal: send standard output to a file, as in `… > rows.parquet`"
+        );
+        Ok(())
+    }
+
+    /// Whether an output has one result alone, because what follows its end is not read.
+    pub fn holds_one_result(self) -> bool {
+        matches!(self, Format::Arrow | Format::Parquet)
+    }
 }
 
 /// Prints cells in aligned columns. All rows have as many cells as the first one.
@@ -72,6 +99,26 @@ fn cell(value: &Value) -> String {
     }
 }
 
+/// Returns the rows with lists, tensors and structs as text, as tables show them: CSV has no nested values.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let (mut fields, mut columns): (Vec<FieldRef>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !column.data_type().is_nested() {
+            fields.push(field.clone());
+            columns.push(column.clone());
+            continue;
+        }
+        let options = FormatOptions::default();
+        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let text = |row| column.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
+        let texts = (0..column.len()).map(text).collect::<Result<StringArray, ArrowError>>()?;
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        columns.push(Arc::new(texts));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
 /// Prints rows as they come.
 pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult) -> anyhow::Result<()> {
     match format {
@@ -89,9 +136,9 @@ pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult
         }
         Format::Csv => {
             let mut writer = WriterBuilder::new().with_header(true).build(&mut out);
-            writer.write(&RecordBatch::new_empty(rows.schema.clone()))?;
+            writer.write(&flat(&RecordBatch::new_empty(rows.schema.clone()))?)?;
             while let Some(batch) = rows.stream.try_next().await? {
-                writer.write(&batch)?;
+                writer.write(&flat(&batch)?)?;
             }
         }
         Format::Json => {
@@ -107,6 +154,13 @@ pub async fn print_rows(mut out: impl Write, format: Format, mut rows: SqlResult
                 writer.write(&batch)?;
             }
             writer.finish()?;
+        }
+        Format::Parquet => {
+            let mut file = ParquetRows::try_new(&rows.schema)?;
+            while let Some(batch) = rows.stream.try_next().await? {
+                file.write(&batch, &mut out)?;
+            }
+            file.finish(&mut out)?;
         }
     }
     Ok(out.flush()?)

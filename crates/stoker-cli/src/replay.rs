@@ -39,6 +39,7 @@ pub struct ReplayArgs {
 
 /// Prints the rows of the step, with their positions, tables and addresses.
 pub async fn run(args: ReplayArgs, lake: &LakeArgs) -> anyhow::Result<()> {
+    args.format.check_standard_output()?;
     let connection = lake.connect().await?;
     let topology = Topology::try_new(args.rank.unwrap_or(0), args.world_size.unwrap_or(1))?;
     let (handle, slice) = find(&connection, &args, topology).await?;

@@ -42,6 +42,17 @@ pub struct ServeArgs {
         default_missing_value = "true"
     )]
     insecure: Option<bool>,
+    /// Let clients with the role write execute statements that change the lake, such as CREATE INDEX
+    #[arg(
+        long,
+        env = "STOKER_ALLOW_WRITES",
+        value_name = "BOOL",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    allow_writes: Option<bool>,
     /// A file with the bearer token of an administrator, at least 16 bytes; overrides the token in STOKER_TOKEN. If a
     /// token is set, every request must carry a token
     #[arg(long, env = "STOKER_TOKEN_FILE", value_name = "FILE")]
@@ -115,6 +126,7 @@ impl ServeArgs {
         }
         config.admin_listen = self.admin_listen.or(config.admin_listen);
         config.insecure = self.insecure.unwrap_or(config.insecure);
+        config.allow_writes = self.allow_writes.unwrap_or(config.allow_writes);
         let token = secret_in_environment("STOKER_TOKEN");
         if self.token_file.is_some() || token.is_some() {
             // A token file overrides the token of the environment, because an option may have named the file.

@@ -5,12 +5,14 @@ use std::io::Write;
 use arrow_array::TimestampSecondArray;
 use arrow_cast::display::array_value_to_string;
 use clap::{Args, ValueEnum};
-use stoker_lake::{IndexKind, LakeStore, Metric};
+use stoker_dialect::{CreateIndex, OptionValue, QualifiedName};
+use stoker_types::SnapshotRef;
 use stoker_types::calls::{ListTables, ListVersions, TableAt};
-use stoker_types::{SnapshotRef, TableName};
 
 use crate::connect::{AtArgs, LakeArgs};
 use crate::output::output;
+use crate::print::Format;
+use crate::statement::execute;
 
 /// The table that a command is about.
 #[derive(Debug, Args)]
@@ -40,15 +42,18 @@ pub struct IndexArgs {
     /// The kind of index
     #[arg(long, value_enum)]
     kind: Kind,
-    /// The number of partitions of a vector index
-    #[arg(long, default_value_t = 16)]
-    partitions: usize,
-    /// The number of sub-vectors of a product-quantised index, which must divide the dimension
-    #[arg(long, default_value_t = 16)]
-    sub_vectors: usize,
-    /// The distance of a vector index; searches with another distance do not use the index
-    #[arg(long, value_enum, default_value = "l2")]
-    metric: Distance,
+    /// The name of the index, which replaces one of this name [default: COLUMN_idx]
+    #[arg(long)]
+    name: Option<String>,
+    /// The number of partitions of a vector index [default: by the number of rows]
+    #[arg(long, value_name = "N")]
+    partitions: Option<u64>,
+    /// The number of sub-vectors of a product-quantised index, which must divide the dimension [default: up to 16]
+    #[arg(long, value_name = "N")]
+    sub_vectors: Option<u64>,
+    /// The distance of a vector index; searches with another distance do not use the index [default: l2]
+    #[arg(long, value_enum)]
+    metric: Option<Distance>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -62,9 +67,48 @@ enum Distance {
 enum Kind {
     IvfFlat,
     IvfPq,
+    IvfHnswSq,
     Btree,
     Bitmap,
+    LabelList,
+    Ngram,
     Inverted,
+}
+
+impl IndexArgs {
+    /// Returns the statement that builds the index.
+    fn into_statement(self) -> CreateIndex {
+        let method = match self.kind {
+            Kind::IvfFlat => "ivf_flat",
+            Kind::IvfPq => "ivf_pq",
+            Kind::IvfHnswSq => "ivf_hnsw_sq",
+            Kind::Btree => "btree",
+            Kind::Bitmap => "bitmap",
+            Kind::LabelList => "label_list",
+            Kind::Ngram => "ngram",
+            Kind::Inverted => "inverted",
+        };
+        let metric = self.metric.map(|metric| match metric {
+            Distance::L2 => "l2",
+            Distance::Cosine => "cosine",
+            Distance::Dot => "dot",
+        });
+        let number = |number: Option<u64>| number.map(|number| OptionValue::Number(number.to_string()));
+        let options = [
+            ("num_partitions", number(self.partitions)),
+            ("num_sub_vectors", number(self.sub_vectors)),
+            ("metric", metric.map(|metric| OptionValue::Text(metric.to_string()))),
+        ];
+        CreateIndex {
+            or_replace: true,
+            name: self.name,
+            table: QualifiedName(vec![self.table]),
+            method: Some(method.to_string()),
+            column: self.column,
+            options: options.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect(),
+            ..CreateIndex::default()
+        }
+    }
 }
 
 /// Prints all tables with their versions and numbers of rows.
@@ -104,22 +148,6 @@ pub async fn tag(args: TagArgs, lake: &LakeArgs) -> anyhow::Result<()> {
 
 /// Builds an index.
 pub async fn index(args: IndexArgs, lake: &LakeArgs) -> anyhow::Result<()> {
-    let table = TableName::try_new(args.table)?;
-    let lake = LakeStore::open(lake.local("index")?, &lake.storage()?).await?;
-    let table = lake.table(&table, &SnapshotRef::Latest).await?;
-    let metric = match args.metric {
-        Distance::L2 => Metric::L2,
-        Distance::Cosine => Metric::Cosine,
-        Distance::Dot => Metric::Dot,
-    };
-    let kind = match args.kind {
-        Kind::IvfFlat => IndexKind::IvfFlat { num_partitions: args.partitions, metric },
-        Kind::IvfPq => IndexKind::IvfPq { num_partitions: args.partitions, num_sub_vectors: args.sub_vectors, metric },
-        Kind::Btree => IndexKind::BTree,
-        Kind::Bitmap => IndexKind::Bitmap,
-        Kind::Inverted => IndexKind::Inverted,
-    };
-    let version = table.create_index(&args.column, kind).await?;
-    writeln!(output(), "column {} of {} is indexed since version {version}", args.column, table.name())?;
-    Ok(())
+    let statement = args.into_statement().to_string();
+    execute(&lake.connect().await?, &statement, &[], Format::Table, &mut output()).await
 }

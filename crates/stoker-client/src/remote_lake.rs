@@ -6,23 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{Action, FlightDescriptor, FlightInfo, Ticket};
+use arrow_flight::{Action, Empty, FlightDescriptor, FlightInfo, Ticket};
 use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prost::Message;
 use stoker_batch::MemoryBudget;
+use stoker_dialect::Inquiry;
 use stoker_net::http2::Server;
 use stoker_net::{Address, Protocol, Secret, client_config};
 use stoker_session::{Error, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
-use stoker_types::calls::{Answering, Answers, Call, decode_answer, encode_call};
-use stoker_types::{Compression, Context, ErrorKind, Moment, ParamValue};
+use stoker_types::calls::{Answering, Answers, Call, ExecuteStatement, StatementMessage, decode_answer, encode_call};
+use stoker_types::{Context, ErrorKind, Moment, ParamValue, ProgressSink, SqlOptions, StatementOutcome};
 use stoker_wire::convert::{COMMAND_VERSION, request_to_proto};
 use stoker_wire::proto::stream_request::Source;
 use stoker_wire::proto::{Command, command::Kind};
 use stoker_wire::protocol::{MESSAGE_BYTES_MAX, SPEC_STORED};
-use stoker_wire::status::to_status;
+use stoker_wire::status::{is_of_server, to_status};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -283,6 +284,58 @@ impl RemoteLake {
         }
         Ok(decode_answer::<C>(answer?.into_inner())?)
     }
+
+    /// Checks that a server answers and executes statements. A connection that broke since the last call is replaced, so
+    /// that a statement is not lost with it.
+    async fn check_executes(&self) -> Result<()> {
+        let list = |mut client: Client| async move { client.list_actions(Empty {}).await };
+        let mut actions = self.ask(list).await?.into_inner();
+        while let Some(action) = actions.message().await.map_err(|status| self.failure(status))? {
+            if action.r#type == ExecuteStatement::NAME {
+                return Ok(());
+            }
+        }
+        Err(Error::invalid(format!(
+            "server {} is older than this client and executes no statements: update it",
+            self.inner.addresses
+        )))
+    }
+
+    /// Sends a statement that changes the lake, once, and waits for its outcome.
+    async fn execute_once(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        progress: &ProgressSink<'_>,
+    ) -> Result<StatementOutcome> {
+        let call = ExecuteStatement { sql: sql.to_string(), params: params.to_vec() };
+        let action = Action { r#type: ExecuteStatement::NAME.to_string(), body: encode_call(&call)?.into() };
+        self.inner.patience.ask(ExecuteStatement::DOING, || self.check_executes()).await?;
+        let mut client = self.client().await?;
+        let failure = |status: Status| {
+            let is_of_server = is_of_server(&status);
+            match self.failure(status) {
+                error if !is_of_server && error.kind() == ErrorKind::Unavailable => self.lost(sql, error.to_string()),
+                error => error,
+            }
+        };
+        let mut messages = client.do_action(action).await.map_err(failure)?.into_inner();
+        while let Some(message) = messages.message().await.map_err(failure)? {
+            match StatementMessage::decode(&message.body) {
+                Ok(StatementMessage::Progress(done)) => progress(done),
+                Ok(StatementMessage::Outcome(outcome)) => return Ok(outcome),
+                Err(error) => return Err(self.lost(sql, error.to_string())),
+            }
+        }
+        Err(self.lost(sql, "the server sent no outcome".to_string()))
+    }
+
+    /// Drops the connection that lost the answer to a statement, and returns the error.
+    fn lost(&self, sql: &str, reason: String) -> Error {
+        self.leave();
+        let Inquiry { statement, question } = Inquiry::about(sql);
+        Error::OutcomeUnknown { attempted: statement, reason, look: question }
+    }
 }
 
 impl Answering for RemoteLake {
@@ -321,9 +374,19 @@ impl Lake for RemoteLake {
         &'a self,
         sql: &'a str,
         params: &'a [ParamValue],
-        compression: Option<Compression>,
+        options: SqlOptions,
     ) -> BoxFuture<'a, Result<SqlResult>> {
-        remote_sql(self, sql, params, compression).boxed()
+        remote_sql(self, sql, params, options).boxed()
+    }
+
+    fn execute<'a>(
+        &'a self,
+        _: &'a Context,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        progress: &'a ProgressSink<'a>,
+    ) -> BoxFuture<'a, Result<StatementOutcome>> {
+        self.execute_once(sql, params, progress).boxed()
     }
 
     fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {

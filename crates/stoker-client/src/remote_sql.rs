@@ -7,7 +7,7 @@ use arrow_flight::FlightInfo;
 use arrow_schema::SchemaRef;
 use futures::{StreamExt, stream};
 use stoker_session::{Lake, Result, SqlResult};
-use stoker_types::{Compression, ErrorKind, ParamValue};
+use stoker_types::{ErrorKind, ParamValue, SqlOptions};
 use stoker_wire::convert::{compression_to_proto, params_to_json};
 use stoker_wire::decode;
 use stoker_wire::decode::whole_record_batch;
@@ -27,10 +27,11 @@ pub(crate) async fn remote_sql(
     lake: &RemoteLake,
     sql: &str,
     params: &[ParamValue],
-    compression: Option<Compression>,
+    options: SqlOptions,
 ) -> Result<SqlResult> {
-    let (params_json, compression) = (params_to_json(params), compression_to_proto(compression));
-    let request = SqlRequest { sql: sql.to_string(), params_json, compression };
+    let (params_json, compression) = (params_to_json(params), compression_to_proto(options.compression));
+    let approximate = options.query.is_approximate();
+    let request = SqlRequest { sql: sql.to_string(), params_json, compression, approximate };
     lake.patience().ask("running a query", || begin(lake, &request)).await
 }
 

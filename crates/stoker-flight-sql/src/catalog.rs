@@ -1,5 +1,6 @@
 //! Answers about catalogs, schemas, tables, keys and types.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -11,7 +12,7 @@ use stoker_types::{CATALOG, SCHEMA};
 
 use crate::sql_info::sql_info;
 use crate::type_info::type_info;
-use crate::{Error, Result, ServerLimits, TABLE, command_name, plain_schema};
+use crate::{Error, Result, ServerLimits, TABLE, VIEW, command_name, plain_schema};
 
 /// Returns the columns of the answer to a question about the catalog; `None` for other commands.
 ///
@@ -52,6 +53,7 @@ pub fn catalog_answer(command: &Command, limits: &ServerLimits) -> Result<Option
         Command::CommandGetTableTypes(command) => {
             let mut types = command.into_builder();
             types.append(TABLE);
+            types.append(VIEW);
             types.build()
         }
         Command::CommandGetXdbcTypeInfo(command) => type_info()?.record_batch(command.data_type),
@@ -68,38 +70,52 @@ pub struct TableList {
     listed: RecordBatch,
     /// The answer with columns, if these are asked for.
     described: Option<GetTablesBuilder>,
+    /// Those that are views.
+    views: BTreeSet<String>,
 }
 
 impl TableList {
-    /// Selects those tables of a lake that a command asks for.
+    /// Selects those tables and views of a lake that a command asks for.
     ///
     /// # Errors
     /// `InvalidRequest` for a pattern that cannot be read.
-    pub fn try_new<'a>(command: &CommandGetTables, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+    pub fn try_new<'a>(
+        command: &CommandGetTables,
+        tables: impl IntoIterator<Item = &'a str>,
+        views: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
         let mut listed = CommandGetTables { include_schema: false, ..command.clone() }.into_builder();
         let none = Schema::empty();
-        for name in names {
-            listed.append(CATALOG, SCHEMA, name, TABLE, &none).map_err(Error::internal)?;
+        let views: BTreeSet<String> = views.into_iter().map(str::to_string).collect();
+        let of_views = views.iter().map(|name| (name.as_str(), VIEW));
+        for (name, kind) in tables.into_iter().map(|name| (name, TABLE)).chain(of_views) {
+            listed.append(CATALOG, SCHEMA, name, kind, &none).map_err(Error::internal)?;
         }
         let listed = listed.build().map_err(|source| Error::invalid(format!("cannot select tables: {source}")))?;
         let described = command.include_schema.then(|| command.clone().into_builder());
-        Ok(Self { listed, described })
+        Ok(Self { listed, described, views })
     }
 
-    /// Returns the names of the tables whose columns are asked for.
+    /// Whether a name is that of a view.
+    pub fn is_view(&self, name: &str) -> bool {
+        self.views.contains(name)
+    }
+
+    /// Returns the names of the tables and views whose columns are asked for.
     pub fn to_describe(&self) -> Vec<String> {
         let names = self.listed.column_by_name("table_name").filter(|_| self.described.is_some());
         let names = names.iter().flat_map(|names| names.as_string::<i32>().iter().flatten());
         names.map(str::to_string).collect()
     }
 
-    /// Adds the columns of a table.
+    /// Adds the columns of a table or a view.
     ///
     /// # Errors
     /// `Internal` if the columns cannot be encoded.
     pub fn describe(&mut self, name: &str, columns: &SchemaRef) -> Result<()> {
         let Some(described) = &mut self.described else { return Ok(()) };
-        described.append(CATALOG, SCHEMA, name, TABLE, &table_schema(name, columns)).map_err(Error::internal)
+        let kind = if self.views.contains(name) { VIEW } else { TABLE };
+        described.append(CATALOG, SCHEMA, name, kind, &table_schema(name, columns)).map_err(Error::internal)
     }
 
     /// Returns the answer.
@@ -201,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: ServerLimits = ServerLimits { sql_bytes: 10, connections: 1, handle_millis: 1 };
+    const LIMITS: ServerLimits = ServerLimits { sql_bytes: 10, connections: 1, handle_millis: 1, is_read_only: true };
 
     fn names(batch: &RecordBatch, column: &str) -> Vec<String> {
         let column = batch.column_by_name(column).expect("a column").as_string::<i32>();
@@ -239,7 +255,7 @@ mod tests {
                 include_schema,
                 ..CommandGetTables::default()
             };
-            TableList::try_new(&command, ["cats", "cows", "dogs"]).expect("tables")
+            TableList::try_new(&command, ["cats", "dogs"], ["cows"]).expect("tables")
         };
         let listed = select("c_t%", false);
         assert!(listed.to_describe().is_empty());
@@ -252,6 +268,7 @@ mod tests {
         }
         let answer = described.answer().expect("an answer");
         assert_eq!(names(&answer, "table_name"), ["cats", "cows"]);
+        assert_eq!(names(&answer, "table_type"), ["TABLE", "VIEW"]);
         assert!(answer.column_by_name("table_schema").expect("columns").as_binary::<i32>().value(1).len() > 100);
         let field = table_schema("cats", &columns).field(0).clone();
         assert_eq!((field.data_type(), &*field.metadata()["ARROW:FLIGHT:SQL:TYPE_NAME"]), (&DataType::Utf8, "VARCHAR"));

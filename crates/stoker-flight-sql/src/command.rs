@@ -4,7 +4,7 @@ use arrow_flight::sql::{Any, Command, SqlInfo};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::{Error, Result, TABLE};
+use crate::{Error, Result, TABLE, VIEW};
 
 /// The longest pattern by which schemas and tables are selected.
 const PATTERN_BYTES_MAX: usize = 1 << 10;
@@ -51,9 +51,16 @@ fn sane(command: Command) -> Result<Command> {
             Command::CommandGetSqlInfo(infos)
         }
         Command::CommandGetTables(mut tables) => {
-            // Types that no table has select nothing, however many there are.
-            tables.table_types.sort_by_key(|kind| kind != TABLE);
-            tables.table_types.truncate(1);
+            let types = &mut tables.table_types;
+            types.sort_unstable();
+            types.dedup();
+            let is_known = |kind: &String| kind == TABLE || kind == VIEW;
+            // Types that nothing has select nothing, however many there are.
+            if types.iter().any(is_known) {
+                types.retain(is_known)
+            } else {
+                types.truncate(1)
+            }
             Command::CommandGetTables(tables)
         }
         command => command,
@@ -87,13 +94,18 @@ mod tests {
             panic!("not the command");
         };
         assert_eq!(infos.info, [0, 4]);
-        for (types, kept) in [(vec!["VIEW", "TABLE", ""], "TABLE"), (vec!["VIEW"], "VIEW")] {
+        let cases = [
+            (vec!["VIEW", "TABLE", ""], vec!["TABLE", "VIEW"]),
+            (vec!["VIEW"], vec!["VIEW"]),
+            (vec!["INDEX", "SYSTEM TABLE"], vec!["INDEX"]),
+        ];
+        for (types, kept) in cases {
             let table_types = types.repeat(1_000).into_iter().map(str::to_string).collect();
             let tables = CommandGetTables { table_types, ..CommandGetTables::default() };
             let Ok(Some(Command::CommandGetTables(tables))) = read(tables.as_any().encode_to_vec()) else {
                 panic!("not the command");
             };
-            assert_eq!(tables.table_types, [kept]);
+            assert_eq!(tables.table_types, kept);
         }
         let pattern = Some("_".repeat(2_000));
         let tables = CommandGetTables { table_name_filter_pattern: pattern, ..CommandGetTables::default() };

@@ -13,7 +13,7 @@ use stoker_types::{ErrorKind, HasKind};
 
 use crate::{ParameterMessages, ServerLimits, TableList, catalog_answer, catalog_schema, command_of, rows_of};
 
-const LIMITS: ServerLimits = ServerLimits { sql_bytes: 10, connections: 1, handle_millis: 1 };
+const LIMITS: ServerLimits = ServerLimits { sql_bytes: 10, connections: 1, handle_millis: 1, is_read_only: true };
 
 #[test]
 fn commands_are_answered_or_refused() {
@@ -40,7 +40,7 @@ fn commands_are_answered_or_refused() {
         let refused = |error: crate::Error| assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         let answer = match &command {
             arrow_flight::sql::Command::CommandGetTables(command) => {
-                TableList::try_new(command, ["cat", "dog"]).and_then(TableList::answer).map(Some)
+                TableList::try_new(command, ["cat"], ["dog"]).and_then(TableList::answer).map(Some)
             }
             command => catalog_answer(command, &LIMITS),
         };

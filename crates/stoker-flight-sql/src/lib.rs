@@ -25,12 +25,15 @@ pub use basic_auth::token_of;
 pub use catalog::{TableList, catalog_answer, catalog_schema};
 pub use command::{command_name, command_of};
 pub use error::{Error, Result};
-pub use parameters::{ParameterMessages, rows_of};
+pub use parameters::{ParameterMessages, RowMessages, rows_of};
 pub use plain_types::{plain_batch, plain_schema};
 pub use sql_info::ServerLimits;
 
-/// The type of all tables.
+/// The type of tables.
 const TABLE: &str = "TABLE";
+
+/// The type of views.
+const VIEW: &str = "VIEW";
 
 /// The maximum size in bytes of a message for clients of Flight SQL, whose usual limit is 16 MiB for a gRPC message with
 /// its headers.

@@ -1,4 +1,4 @@
-//! Parameters that clients bind as rows of record batches.
+//! Parameters that clients bind as rows of record batches, and rows that they insert.
 
 use std::io::Cursor;
 
@@ -9,7 +9,7 @@ use arrow_cast::cast;
 use arrow_flight::FlightData;
 use arrow_ipc::MessageHeader;
 use arrow_ipc::reader::StreamReader;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, SchemaRef};
 use stoker_types::{ArrowParam, ParamValue, catch_panic, check_ipc_stream};
 
 use crate::{Error, Result};
@@ -22,7 +22,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 const END: [u8; 4] = [0; 4];
 
 /// Messages with parameters, as they arrive.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ParameterMessages {
     /// The messages as an IPC stream.
     stream: Vec<u8>,
@@ -49,14 +49,24 @@ impl ParameterMessages {
         Ok(())
     }
 
+    /// Whether no message had a header: then there are no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.stream.is_empty()
+    }
+
     /// Decodes the batches of the messages. It takes no more memory than the messages have bytes.
     ///
     /// # Errors
     /// `InvalidRequest` for messages that are malformed, compressed or dictionary-encoded.
-    pub fn batches(mut self) -> Result<Vec<RecordBatch>> {
+    pub fn batches(self) -> Result<Vec<RecordBatch>> {
+        self.decoded("parameters").map(|(_, batches)| batches)
+    }
+
+    /// Decodes the columns and the batches. `what` they are is told in errors.
+    fn decoded(mut self, what: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         self.stream.extend_from_slice(&CONTINUATION);
         self.stream.extend_from_slice(&END);
-        let unreadable = |reason: String| Error::invalid(format!("cannot read the parameters: {reason}"));
+        let unreadable = |reason: String| Error::invalid(format!("cannot read the {what}: {reason}"));
         let kinds = check_ipc_stream(&self.stream).map_err(unreadable)?;
         if kinds.contains(&MessageHeader::DictionaryBatch) {
             return Err(unreadable("they are dictionary-encoded; send plain values".into()));
@@ -65,11 +75,54 @@ impl ParameterMessages {
         catch_panic(
             || {
                 let reader = StreamReader::try_new(Cursor::new(&self.stream), None);
-                let batches = reader.and_then(Iterator::collect::<Result<Vec<RecordBatch>, _>>);
-                batches.map_err(|source| unreadable(source.to_string()))
+                let decoded = reader.and_then(|reader| {
+                    let schema = reader.schema();
+                    Ok((schema, reader.collect::<Result<Vec<RecordBatch>, _>>()?))
+                });
+                decoded.map_err(|source| unreadable(source.to_string()))
             },
             unreadable,
         )
+    }
+}
+
+/// Messages with rows. Each is decoded by itself, so that no more than one is in memory.
+#[derive(Debug, Default)]
+pub struct RowMessages {
+    /// The message with the columns, and the columns.
+    columns: Option<(ParameterMessages, SchemaRef)>,
+}
+
+impl RowMessages {
+    /// The columns of the rows; `None` before the first message with a header.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.columns.as_ref().map(|(_, schema)| schema)
+    }
+
+    /// Decodes a message. The first one with a header has the columns, and each later one a batch. Messages without a
+    /// header are left out.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for messages that are malformed, compressed or dictionary-encoded; `ResourceExhausted` for a
+    /// message of more than `bytes_max`.
+    pub fn add(&mut self, message: &FlightData, bytes_max: usize) -> Result<Vec<RecordBatch>> {
+        if message.data_header.is_empty() {
+            return Ok(Vec::new());
+        }
+        match &self.columns {
+            None => {
+                let mut columns = ParameterMessages::default();
+                columns.add(message, bytes_max)?;
+                let (schema, batches) = columns.clone().decoded("rows")?;
+                self.columns = Some((columns, schema));
+                Ok(batches)
+            }
+            Some((columns, _)) => {
+                let mut rows = columns.clone();
+                rows.add(message, bytes_max)?;
+                rows.decoded("rows").map(|(_, batches)| batches)
+            }
+        }
     }
 }
 
@@ -209,6 +262,26 @@ mod tests {
             header[at] ^= 0x41;
             read(&[plain[0].clone(), FlightData { data_header: header.into(), ..plain[1].clone() }]).ok();
         }
+    }
+
+    #[test]
+    fn rows_are_decoded_message_by_message() {
+        let batch = |value| RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![value])) as ArrayRef)]);
+        let (one, two) = (batch(1).expect("a batch"), batch(2).expect("a batch"));
+        let (first, second) =
+            (messages(&one, &IpcWriteOptions::default()), messages(&two, &IpcWriteOptions::default()));
+        let mut rows = RowMessages::default();
+        let mut add = |message: &FlightData| rows.add(message, 1 << 20).map_err(|error| error.to_string());
+        assert_eq!(add(&FlightData::default()).expect("no header"), []);
+        assert_eq!(add(&first[0]).expect("columns"), []);
+        assert_eq!(add(&first[1]).expect("rows"), std::slice::from_ref(&one));
+        assert_eq!(add(&FlightData::default()).expect("no header"), []);
+        assert_eq!(add(&second[1]).expect("rows"), std::slice::from_ref(&two));
+        let large = FlightData { data_body: vec![0; 1 << 20].into(), ..first[1].clone() };
+        assert!(add(&large).expect_err("too large").contains("more than 1048576 bytes"));
+        assert_eq!(rows.schema(), Some(&one.schema()));
+        let error = RowMessages::default().add(&first[1], 1 << 20).expect_err("no columns").to_string();
+        assert!(error.starts_with("cannot read the rows: "), "{error}");
     }
 
     #[test]

@@ -16,8 +16,10 @@ use crate::{Error, MESSAGE_BYTES_MAX, Result};
 const ARROW_FORMAT: &str = "1.5";
 
 /// Words that have a meaning in statements and are not words of SQL:2003.
-const KEYWORDS: [&str; 10] =
-    ["ANALYZE", "AT", "DESCRIBE", "EXPLAIN", "ILIKE", "LIMIT", "OFFSET", "QUALIFY", "SHOW", "VERBOSE"];
+const KEYWORDS: [&str; 12] = [
+    "ANALYZE", "AT", "DESCRIBE", "EXPLAIN", "ILIKE", "INDEX", "LIMIT", "OFFSET", "OPTIMIZE", "QUALIFY", "SHOW",
+    "VERBOSE",
+];
 
 const NUMERIC_FUNCTIONS: [&str; 33] = [
     "abs",
@@ -98,6 +100,8 @@ pub struct ServerLimits {
     pub connections: usize,
     /// The time in milliseconds for which the handle of a prepared statement is valid.
     pub handle_millis: u64,
+    /// Whether statements that change the lake are refused.
+    pub is_read_only: bool,
 }
 
 /// Returns the answers.
@@ -148,20 +152,20 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
         (Code::FlightSqlServerName, text("Stoker")),
         (Code::FlightSqlServerVersion, text(env!("CARGO_PKG_VERSION"))),
         (Code::FlightSqlServerArrowVersion, text(ARROW_FORMAT)),
-        (Code::FlightSqlServerReadOnly, yes.clone()),
+        (Code::FlightSqlServerReadOnly, SqlInfoValue::Bool(limits.is_read_only)),
         (Code::FlightSqlServerSql, yes.clone()),
         (Code::FlightSqlServerSubstrait, no.clone()),
         (Code::FlightSqlServerSubstraitMinVersion, text("")),
         (Code::FlightSqlServerSubstraitMaxVersion, text("")),
         (Code::FlightSqlServerTransaction, one(SqlSupportedTransaction::None as i32)),
         (Code::FlightSqlServerCancel, yes.clone()),
-        (Code::FlightSqlServerBulkIngestion, no.clone()),
+        (Code::FlightSqlServerBulkIngestion, SqlInfoValue::Bool(!limits.is_read_only)),
         (Code::FlightSqlServerIngestTransactionsSupported, no.clone()),
         (Code::FlightSqlServerStatementTimeout, one(i32::try_from(limits.handle_millis).unwrap_or(i32::MAX))),
         (Code::FlightSqlServerTransactionTimeout, one(0)),
         (Code::SqlDdlCatalog, no.clone()),
         (Code::SqlDdlSchema, no.clone()),
-        (Code::SqlDdlTable, no.clone()),
+        (Code::SqlDdlTable, SqlInfoValue::Bool(!limits.is_read_only)),
         (Code::SqlIdentifierCase, one(SqlSupportedCaseSensitivity::SqlCaseSensitivityLowercase as i32)),
         (Code::SqlIdentifierQuoteChar, text("\"")),
         // As in JDBC's `supportsMixedCaseQuotedIdentifiers`: quoted names keep their case, and differ by it.
@@ -192,7 +196,7 @@ fn answers(limits: &ServerLimits) -> Vec<(SqlInfo, SqlInfoValue)> {
             Code::SqlSupportedGrammar,
             set(&[SupportedSqlGrammar::SqlMinimumGrammar as i32, SupportedSqlGrammar::SqlCoreGrammar as i32]),
         ),
-        // Entry level, without the statements that write.
+        // Entry level, of which statements that write are allowed only where the server allows them.
         (Code::SqlAnsi92SupportedLevel, set(&[0])),
         (Code::SqlSupportsIntegrityEnhancementFacility, no.clone()),
         (Code::SqlOuterJoinsSupportLevel, one(SqlOuterJoinsSupportLevel::SqlFullOuterJoins as i32)),
@@ -292,7 +296,7 @@ mod tests {
 
     #[test]
     fn each_standard_code_has_an_answer_and_no_other() {
-        let limits = ServerLimits { sql_bytes: 1, connections: 1, handle_millis: 1 };
+        let limits = ServerLimits { sql_bytes: 1, connections: 1, handle_millis: 1, is_read_only: true };
         let answered: Vec<i32> = answers(&limits).into_iter().map(|(code, _)| code as i32).collect();
         let codes: BTreeSet<i32> = answered.iter().copied().collect();
         assert_eq!(codes.len(), answered.len(), "a code is answered twice");

@@ -142,6 +142,27 @@ pub enum Error {
         /// The number of all units.
         units: usize,
     },
+    /// Nulls in a column of fixed-size lists, which are to be written to a Parquet file.
+    #[error(
+        "column {column} has nulls, and many readers of Parquet cannot read lists of a fixed size that are null: leave \
+         these rows out with WHERE {column} IS NOT NULL, or cast the column to lists of any size, as {column}::FLOAT[] does"
+    )]
+    NullLists {
+        /// The column.
+        column: String,
+    },
+    /// Rows that cannot be written as Parquet.
+    #[error("cannot write the rows as Parquet: {reason}")]
+    NotParquet {
+        /// What Parquet has not.
+        reason: String,
+    },
+    /// A Parquet file could not be written.
+    #[error("cannot write the Parquet file: {source}")]
+    NotWritten {
+        /// The cause.
+        source: std::io::Error,
+    },
     /// An error of the lake.
     #[error(transparent)]
     Lake(#[from] stoker_lake::Error),
@@ -173,9 +194,11 @@ impl Error {
             | Error::Mismatch { .. }
             | Error::InvalidOption { .. }
             | Error::OtherContent { .. }
-            | Error::NoFileList { .. } => ErrorKind::InvalidRequest,
+            | Error::NoFileList { .. }
+            | Error::NullLists { .. }
+            | Error::NotParquet { .. } => ErrorKind::InvalidRequest,
             Error::Unreadable { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
-            Error::Changed { .. } => ErrorKind::Unavailable,
+            Error::Changed { .. } | Error::NotWritten { .. } => ErrorKind::Unavailable,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Error::Stopped { .. } => ErrorKind::Cancelled,
             Error::Lake(source) | Error::NoTable { source } => source.kind(),

@@ -17,6 +17,8 @@
 //!
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
+//!
+//! [`ParquetRows`] is the way back: rows become a Parquet file.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
@@ -29,6 +31,7 @@ mod journal;
 mod known_files;
 mod options;
 mod parquet_files;
+mod parquet_rows;
 mod progress;
 mod report;
 mod source_file;
@@ -41,6 +44,7 @@ pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
 pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits};
 pub use parquet_files::ingest_parquet;
+pub use parquet_rows::ParquetRows;
 pub use progress::{NoProgress, Progress};
 pub use report::{IngestReport, Skipped};
 

@@ -4,6 +4,7 @@ mod appending;
 mod imagefolder;
 mod jobs;
 mod parquet;
+mod parquet_rows;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,6 +31,8 @@ pub struct ServerConfig {
     /// If true, the server may listen on addresses that other machines reach without a token or without TLS; `false` by
     /// default.
     pub insecure: bool,
+    /// If true, clients with the role `write` may execute statements that change the lake; `false` by default.
+    pub allow_writes: bool,
     /// The bearer token of an administrator, at least 16 bytes; none by default. If any token is configured, every
     /// request must carry a valid one (or come with a client certificate, see [`TlsFiles::client_ca`]), except health
     /// checks.
@@ -129,6 +131,7 @@ impl Default for ServerConfig {
             listen: vec!["127.0.0.1:8815".into()],
             admin_listen: None,
             insecure: false,
+            allow_writes: false,
             token: None,
             token_file: None,
             tokens_file: None,

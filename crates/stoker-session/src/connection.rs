@@ -11,8 +11,8 @@ use stoker_types::calls::{
     Answering, Answers, BoxedAnswers, Call, OpenTable, TableAnswer, TableAt, TagVersion, check_call,
 };
 use stoker_types::{
-    Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, Query, SnapshotRef, StreamOptions, StreamState,
-    TableName,
+    Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, ProgressSink, Query, SnapshotRef, SqlOptions,
+    StatementOutcome, StreamOptions, StreamState, TableName,
 };
 
 use crate::{Error, Lake, Patience, Result, StreamHandle, StreamSource};
@@ -147,7 +147,37 @@ impl Connection {
         params: &[ParamValue],
         compression: Option<Compression>,
     ) -> Result<SqlResult> {
-        self.lake.sql(sql, params, compression).await
+        self.sql_with(sql, params, SqlOptions { compression, ..SqlOptions::default() }).await
+    }
+
+    /// As [`Connection::sql`], with options.
+    ///
+    /// # Errors
+    /// As for [`Connection::sql`].
+    pub async fn sql_with(&self, sql: &str, params: &[ParamValue], options: SqlOptions) -> Result<SqlResult> {
+        self.lake.sql(sql, params, options).await
+    }
+
+    /// Executes one statement that changes the lake, such as `CREATE INDEX`. It is sent once, and has no deadline.
+    ///
+    /// ```no_run
+    /// # async fn example(connection: stoker_session::Connection) -> stoker_session::Result<()> {
+    /// let statement = "CREATE INDEX ON photos USING ivf_pq (embedding)";
+    /// let outcome = connection.execute(statement, &[], &|progress| eprintln!("{progress}")).await?;
+    /// println!("{outcome}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Lake::execute`].
+    pub async fn execute(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        progress: &ProgressSink<'_>,
+    ) -> Result<StatementOutcome> {
+        self.lake.execute(&Context::local(), sql, params, progress).await
     }
 
     /// Plans a stream: pins the sample query and makes its row set.

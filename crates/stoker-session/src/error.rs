@@ -69,6 +69,18 @@ pub enum Error {
         /// What was attempted.
         attempted: String,
     },
+    /// Nobody knows whether a change took effect: the answer was lost after the statement was sent.
+    #[error(
+        "{attempted}: the outcome is unknown, because the answer was lost ({reason}); look with {look} before you repeat it"
+    )]
+    OutcomeUnknown {
+        /// The statement that was sent: its first words.
+        attempted: String,
+        /// The error that lost the answer.
+        reason: String,
+        /// A statement that shows whether the change took effect.
+        look: String,
+    },
     /// A client cancelled the answer.
     #[error("the answer was cancelled by a client")]
     Cancelled,
@@ -130,7 +142,7 @@ impl Error {
             Error::Lower(LowerError(error)) => error.kind(),
             Error::BadImage { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::GaveUp { source, .. } => source.kind(),
-            Error::Unread { .. } | Error::Stopping => ErrorKind::Unavailable,
+            Error::OutcomeUnknown { .. } | Error::Unread { .. } | Error::Stopping => ErrorKind::Unavailable,
             Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::Forbidden { .. } => ErrorKind::PermissionDenied,
             Error::Deadline { .. } | Error::Cancelled => ErrorKind::Cancelled,

@@ -8,7 +8,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use stoker_batch::RowsBeside;
 use stoker_types::calls::{Answering, Beside, BoxedAnswersAll};
-use stoker_types::{Compression, Digest, ParamValue, PlanRequest, ReadOptions, Slice, StreamSpec};
+use stoker_types::{
+    Context, Digest, ParamValue, PlanRequest, ProgressSink, ReadOptions, Slice, SqlOptions, StatementOutcome,
+    StreamSpec,
+};
 
 use crate::{BatchSource, Error, Patience, Result, SqlResult, StreamHandle};
 
@@ -32,8 +35,7 @@ pub trait Lake: Answering<Error = Error> + BoxedAnswersAll + Any {
     /// Malformed SQL, unknown tables and columns; storage errors.
     fn sql_schema<'a>(&'a self, sql: &'a str, params: &'a [ParamValue]) -> BoxFuture<'a, Result<SchemaRef>>;
 
-    /// Runs a SELECT at the tables' current versions. A server compresses the rows on the wire; the engine in this
-    /// process ignores `compression`.
+    /// Runs a SELECT at the tables' current versions.
     ///
     /// # Errors
     /// Malformed SQL, unknown tables and columns; storage errors, which may also come later in the stream.
@@ -41,8 +43,23 @@ pub trait Lake: Answering<Error = Error> + BoxedAnswersAll + Any {
         &'a self,
         sql: &'a str,
         params: &'a [ParamValue],
-        compression: Option<Compression>,
+        options: SqlOptions,
     ) -> BoxFuture<'a, Result<SqlResult>>;
+
+    /// Executes one statement that changes the lake, in one attempt, and tells `progress` how far it is. Dropping the future
+    /// before the change is committed leaves the lake as it was.
+    ///
+    /// # Errors
+    /// A query, and a statement that cannot be parsed or executed; names that do not exist or exist already; a role or a
+    /// server that does not allow changes (kind `PermissionDenied`); storage errors.
+    /// [`Error::OutcomeUnknown`] if the answer was lost after the statement was sent.
+    fn execute<'a>(
+        &'a self,
+        context: &'a Context,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        progress: &'a ProgressSink<'a>,
+    ) -> BoxFuture<'a, Result<StatementOutcome>>;
 
     /// Plans a stream, or finds a planned one.
     ///

@@ -63,6 +63,18 @@ pub enum Error {
         /// The reason why the handle is not valid any more.
         reason: String,
     },
+    /// The cookie of a session of Flight SQL was changed, is no such cookie, or has a signature that does not fit its key.
+    #[error("the cookie of the session is not valid: {reason}; connect again")]
+    InvalidSession {
+        /// The fault of the cookie.
+        reason: &'static str,
+    },
+    /// The cookie of a session of Flight SQL expired: it was not used for too long, or its key is unknown to this server.
+    #[error("the session is no longer valid: {reason}; connect again and set its options")]
+    ExpiredSession {
+        /// The reason why the session is not valid any more.
+        reason: String,
+    },
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
@@ -91,8 +103,12 @@ impl Error {
             Error::Batch(error) => error.kind(),
             Error::Remote { kind, .. } => *kind,
             Error::Unreachable { .. } | Error::Interrupted { .. } => ErrorKind::Unavailable,
-            Error::InvalidTicket { .. } | Error::InvalidHandle { .. } => ErrorKind::Unauthenticated,
-            Error::ExpiredTicket { .. } | Error::ExpiredHandle { .. } => ErrorKind::Expired,
+            Error::InvalidTicket { .. } | Error::InvalidHandle { .. } | Error::InvalidSession { .. } => {
+                ErrorKind::Unauthenticated
+            }
+            Error::ExpiredTicket { .. } | Error::ExpiredHandle { .. } | Error::ExpiredSession { .. } => {
+                ErrorKind::Expired
+            }
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,

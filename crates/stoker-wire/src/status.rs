@@ -59,6 +59,11 @@ pub fn to_status(kind: ErrorKind, message: &str) -> Status {
     status
 }
 
+/// Returns whether a status was made by [`to_status`]: by a server, and not by a connection or a proxy.
+pub fn is_of_server(status: &Status) -> bool {
+    status.metadata().contains_key(KIND_HEADER)
+}
+
 impl From<Status> for Error {
     fn from(status: Status) -> Error {
         let named = status.metadata().get(KIND_HEADER).and_then(|value| value.to_str().ok()).and_then(ErrorKind::parse);

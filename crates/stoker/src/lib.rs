@@ -67,6 +67,7 @@ pub use stoker_net::{Secret, warn_of_readers};
 pub use stoker_session::{
     Connection, DecodeOptions, Error, Lake, Result, SampleStream, Session, SqlResult, StreamHandle, TableInfo, session,
 };
+pub use stoker_statements::{BulkInsert, IfMissing, IfPresent, refuse_view};
 pub use stoker_types::{
     BatchSize, Batching, LastBatch, ParamValue, PlanRequest, Query, ReadOptions, ShuffleMode, Slice, SnapshotRef,
     StreamOptions, TableName, Topology,

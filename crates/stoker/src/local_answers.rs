@@ -12,7 +12,8 @@ use stoker_types::calls::{
     SchemaText, ServerStatus, ServerVersion, TableAnswer, TableAt, TagVersion, VerifyReceipts,
 };
 use stoker_types::{
-    ColumnLayout, Context, Diagnosis, EpochVerdict, ReadOptions, RunEntry, StreamSpec, TagName, VersionInfo,
+    ColumnLayout, Context, Diagnosis, EpochVerdict, QueryOptions, ReadOptions, RunEntry, StreamSpec, TagName,
+    VersionInfo,
 };
 use stoker_wire::beside_answer;
 
@@ -96,8 +97,9 @@ impl Answers<ExamineTable> for LocalLake {
 }
 
 impl Answers<ExplainQuery> for LocalLake {
-    async fn answer(&self, _: &Context, ExplainQuery { sql, params }: ExplainQuery) -> Result<String> {
-        Ok(self.query(&sql, &params).await?.explain().await?)
+    async fn answer(&self, _: &Context, call: ExplainQuery) -> Result<String> {
+        let options = QueryOptions::approximate(call.approximate);
+        Ok(self.query_with_options(&call.sql, &call.params, &[], options).await?.explain().await?)
     }
 }
 

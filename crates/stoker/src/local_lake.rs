@@ -4,15 +4,16 @@ use std::any::Any;
 use std::ops::Deref;
 use std::time::Duration;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use stoker_client::ClientOptions;
 use stoker_clock::Environment;
 use stoker_session::{Connection, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
 use stoker_sql::Engine;
+use stoker_statements::{BulkInsert, IfMissing, IfPresent};
 use stoker_stream::{Resources, StreamPlan};
-use stoker_types::{Compression, ParamValue};
+use stoker_types::{Context, ParamValue, ProgressSink, SqlOptions, StatementOutcome, TableName};
 
 use crate::local_plan::LocalPlan;
 
@@ -49,6 +50,37 @@ impl LocalLake {
     /// limits of reads.
     pub fn resources(&self) -> &Resources {
         &self.resources
+    }
+
+    /// Executes one statement for each row of parameters. The rows of an `INSERT` become one version; other statements
+    /// are executed one after the other, up to the first one that fails.
+    ///
+    /// # Errors
+    /// As for [`Lake::execute`].
+    pub async fn execute_many(
+        &self,
+        sql: &str,
+        rows_of_params: &[Vec<ParamValue>],
+        progress: &ProgressSink<'_>,
+    ) -> Result<StatementOutcome> {
+        let environment = self.patience.environment();
+        Ok(stoker_statements::execute_many(self, environment, sql, rows_of_params, progress).await?)
+    }
+
+    /// Begins a bulk insert of rows with these columns, which become one version of a table.
+    ///
+    /// # Errors
+    /// Columns that the table does not have or cannot have; a table that does not exist or exists, as the options say;
+    /// storage errors.
+    pub async fn bulk_insert(
+        &self,
+        table: TableName,
+        columns: &Schema,
+        if_missing: IfMissing,
+        if_present: IfPresent,
+    ) -> Result<BulkInsert> {
+        let environment = self.patience.environment();
+        Ok(BulkInsert::begin(self, environment, table, columns, if_missing, if_present).await?)
     }
 
     /// Makes the handle of a stream that the engine planned.
@@ -91,15 +123,26 @@ impl Lake for LocalLake {
         &'a self,
         sql: &'a str,
         params: &'a [ParamValue],
-        _: Option<Compression>,
+        options: SqlOptions,
     ) -> BoxFuture<'a, Result<SqlResult>> {
         async move {
-            let plan = || async { Ok(self.query(sql, params).await?) };
+            let plan = || async { Ok(self.query_with_options(sql, params, &[], options.query).await?) };
             let query = self.patience.ask("planning a query", plan).await?;
             let rows = query.execute().await?.map(|batch| Ok(batch.map_err(stoker_sql::Error::from)?));
             Ok(SqlResult { schema: query.schema(), stream: rows.boxed() })
         }
         .boxed()
+    }
+
+    fn execute<'a>(
+        &'a self,
+        _: &'a Context,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        progress: &'a ProgressSink<'a>,
+    ) -> BoxFuture<'a, Result<StatementOutcome>> {
+        // It is not repeated: the statements themselves repeat what came into conflict with other commits.
+        async move { self.execute_many(sql, &[params.to_vec()], progress).await }.boxed()
     }
 
     fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {

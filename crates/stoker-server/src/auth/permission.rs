@@ -10,7 +10,8 @@ pub(crate) fn role_of_method(path: &str) -> Role {
         "Handshake" | "ListFlights" | "GetFlightInfo" | "PollFlightInfo" | "GetSchema" | "DoGet" | "ListActions" => {
             Role::Read
         }
-        // Each action requires a role of its own, which `do_action` checks. `DoPut` takes parameters of queries only.
+        // Each action requires a role of its own, which `do_action` checks. `DoPut` takes parameters of queries, too, and
+        // checks the role of statements that change the lake itself.
         "DoAction" | "DoPut" => Role::Read,
         "DoExchange" => Role::Write,
         _ => Role::Admin,

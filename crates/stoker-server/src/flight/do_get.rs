@@ -11,7 +11,7 @@ use stoker_clock::Clock;
 use stoker_flight_sql::{command_of, plain_batch};
 use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
-use stoker_types::{Digest, ErrorKind, Principal, ReadOptions, Slice, Snapshot, Topology};
+use stoker_types::{Digest, ErrorKind, Principal, QueryOptions, ReadOptions, Slice, Snapshot, Topology};
 use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
 use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message, split_rows};
 use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
@@ -138,6 +138,9 @@ async fn begin(
             let reason = "it is the handle of a prepared statement; GetFlightInfo has the ticket";
             return Err(stoker_wire::Error::InvalidTicket { reason }.into());
         }
+        Some(ticket_body::Kind::Session(_)) => {
+            return Err(stoker_wire::Error::InvalidTicket { reason: "it is the cookie of a session" }.into());
+        }
         None => {
             return Err(stoker_wire::Error::InvalidTicket { reason: "it names neither a stream nor a query" }.into());
         }
@@ -227,11 +230,12 @@ async fn open_stream(state: &ServerState, ticket: StreamTicket, principal: &Prin
 async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<PlannedStatement> {
     let snapshot = |pinned: &PinnedTable| Ok(Snapshot { table: pinned.table.parse()?, version: pinned.version });
     let newest = ticket.tables.iter().map(snapshot).collect::<Result<Vec<_>>>()?;
+    let options = QueryOptions::approximate(ticket.approximate);
     let planned = match ticket.is_flight_sql {
-        true => state.plan_statement(&ticket.sql, ticket.bound.as_ref(), newest.clone()).await,
+        true => state.plan_statement(&ticket.sql, ticket.bound.as_ref(), newest.clone(), options).await,
         false => {
             let params = params_from_json(&ticket.params_json)?;
-            let query = state.lake.query_at(&ticket.sql, &params, &newest).await;
+            let query = state.lake.query_with_options(&ticket.sql, &params, &newest, options).await;
             query.map(|query| PlannedStatement { schema: query.schema(), queries: vec![query] }).map_err(Error::from)
         }
     };

@@ -13,12 +13,13 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use stoker_clock::Clock;
+use stoker_flight_sql::session_options::SessionCookie;
 use stoker_flight_sql::{command_of, token_of};
 use stoker_session::{Error, Result};
-use stoker_types::calls::{Call, VerifyReceipts};
+use stoker_types::calls::{Call, ExecuteStatement, VerifyReceipts};
 use stoker_types::{Context, Principal};
 use stoker_wire::protocol::SPEC_STORED;
-use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -53,9 +54,12 @@ impl StokerFlightService {
     }
 
     async fn planned(&self, request: Request<FlightDescriptor>) -> Result<Planned> {
-        let (state, asking, descriptor) = (self.0.clone(), principal(&request)?, request.into_inner());
+        let (state, asking, cookie) = (self.0.clone(), principal(&request)?, cookie(&request));
+        let caller = Caller::of(request.extensions(), request.metadata().as_ref());
+        let descriptor = request.into_inner();
         let computes = computes(&descriptor);
-        self.run(computes, async move { state.get_flight_info(&asking, descriptor).await }.boxed()).await
+        let planned = async move { state.get_flight_info(caller, &asking, cookie.as_ref(), descriptor).await };
+        self.run(computes, planned.boxed()).await
     }
 }
 
@@ -91,7 +95,7 @@ impl FlightService for StokerFlightService {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let planned = self.planned(request).await.map_err(status)?;
-        let mut response = Response::new(planned.info);
+        let mut response = with_cookie(Response::new(planned.info), planned.set_cookie);
         if let Some(stored) = planned.spec_stored {
             let value = MetadataValue::from_static(if stored { "true" } else { "false" });
             response.metadata_mut().insert(SPEC_STORED, value);
@@ -100,13 +104,14 @@ impl FlightService for StokerFlightService {
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let info = self.planned(request).await.map_err(status)?.info;
-        Ok(Response::new(PollInfo {
-            info: Some(info),
+        let planned = self.planned(request).await.map_err(status)?;
+        let answer = Response::new(PollInfo {
+            info: Some(planned.info),
             flight_descriptor: None,
             progress: Some(1.0),
             expiration_time: None,
-        }))
+        });
+        Ok(with_cookie(answer, planned.set_cookie))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
@@ -144,7 +149,16 @@ impl FlightService for StokerFlightService {
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         let context = context(&request, &self.0.environment.clock).map_err(status)?;
-        let action = request.into_inner();
+        if request.get_ref().r#type == ExecuteStatement::NAME {
+            let caller = Caller::of(request.extensions(), request.metadata().as_ref());
+            let executing = self.0.clone().execute_action(caller, context, request.into_inner().body);
+            return Ok(Response::new(executing.await.map_err(status)?));
+        }
+        let (cookie, action) = (cookie(&request), request.into_inner());
+        if let Some(done) = self.0.session_action(&action.r#type, cookie.as_ref(), &action.body).map_err(status)? {
+            let answer = stream::iter([Ok(arrow_flight::Result { body: done.body })]).boxed();
+            return Ok(with_cookie(Response::new(answer), done.set_cookie));
+        }
         let computes = action.body.len() > SMALL_BYTES_MAX || action.r#type == VerifyReceipts::NAME;
         let state = self.0.clone();
         if is_action(&action.r#type) {
@@ -200,6 +214,20 @@ fn timeout(value: &str) -> Option<Duration> {
         "n" => Some(Duration::from_nanos(number)),
         _ => None,
     }
+}
+
+/// Returns the cookie of the session that a request belongs to.
+fn cookie<T>(request: &Request<T>) -> Option<SessionCookie> {
+    let headers = request.metadata().get_all(COOKIE.as_str()).iter();
+    SessionCookie::of(headers.filter_map(|value| value.to_str().ok()))
+}
+
+/// Adds the header `set-cookie`.
+fn with_cookie<T>(mut response: Response<T>, set_cookie: Option<String>) -> Response<T> {
+    if let Some(Ok(value)) = set_cookie.map(MetadataValue::try_from) {
+        response.metadata_mut().insert(SET_COOKIE.as_str(), value);
+    }
+    response
 }
 
 fn unsupported(what: &str) -> Status {

@@ -6,9 +6,10 @@ use arrow_schema::Schema;
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use stoker_flight_sql::command_of;
+use stoker_flight_sql::session_options::SessionCookie;
 use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
-use stoker_types::{Principal, ReadOptions, SnapshotRef, TableName};
+use stoker_types::{Principal, QueryOptions, ReadOptions, SnapshotRef, TableName};
 use stoker_wire::convert::{
     COMMAND_VERSION, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto,
     slice_to_proto,
@@ -19,6 +20,7 @@ use stoker_wire::proto::{
     command::Kind, ticket_body,
 };
 
+use crate::caller::Caller;
 use crate::state::ServerState;
 
 /// The maximum number of endpoints in a response.
@@ -32,12 +34,22 @@ pub(crate) struct Planned {
     pub info: FlightInfo,
     /// For streams: whether the lake stores the specification, so that clients can request the stream by its id.
     pub spec_stored: Option<bool>,
+    /// For Flight SQL: the header by which the session goes on, if the client has one.
+    pub set_cookie: Option<String>,
 }
 
 impl ServerState {
-    pub(crate) async fn get_flight_info(&self, principal: &Principal, descriptor: FlightDescriptor) -> Result<Planned> {
+    pub(crate) async fn get_flight_info(
+        &self,
+        caller: Caller,
+        principal: &Principal,
+        cookie: Option<&SessionCookie>,
+        descriptor: FlightDescriptor,
+    ) -> Result<Planned> {
         if let Some(command) = command_of(&descriptor.cmd)? {
-            return Ok(Planned { info: self.flight_sql_info(descriptor, command).await?, spec_stored: None });
+            let options = self.session_options(cookie)?;
+            let info = self.flight_sql_info(caller, principal, descriptor, command, options).await?;
+            return Ok(Planned { info, spec_stored: None, set_cookie: self.set_cookie(cookie, options) });
         }
         match self.parse(&descriptor)? {
             Kind::Stream(request) => self.stream_info(principal, descriptor, request).await,
@@ -123,7 +135,7 @@ impl ServerState {
         let bytes = i64::try_from(plan.num_rows().saturating_mul(plan.row_bytes())).unwrap_or(-1);
         let info = info.with_descriptor(descriptor).with_total_records(rows).with_total_bytes(bytes);
         let info = info.with_ordered(request.num_endpoints <= 1).with_app_metadata(plan.spec().to_json());
-        Ok(Planned { info, spec_stored: Some(plan.spec_stored()) })
+        Ok(Planned { info, spec_stored: Some(plan.spec_stored()), set_cookie: None })
     }
 
     fn stream_ticket(&self, plan: &StreamPlan, slice: Slice, read: Option<ReadPolicy>) -> StreamTicket {
@@ -132,16 +144,21 @@ impl ServerState {
     }
 
     async fn sql_info(&self, descriptor: FlightDescriptor, request: SqlRequest) -> Result<Planned> {
-        let query = self.lake.query(&request.sql, &params_from_json(&request.params_json)?).await?;
+        let (params, options) =
+            (params_from_json(&request.params_json)?, QueryOptions::approximate(request.approximate));
+        let query = self.lake.query_with_options(&request.sql, &params, &[], options).await?;
         check_schema(&query.schema())?;
         let tables = query.snapshots().iter();
         let tables = tables.map(|s| PinnedTable { table: s.table.to_string(), version: s.version }).collect();
         compression_from_proto(&request.compression)?;
-        let SqlRequest { sql, params_json, compression } = request;
-        let ticket = SqlTicket { sql, params_json, tables, compression, ..SqlTicket::default() };
+        let SqlRequest { params_json, compression, approximate, .. } = request;
+        // The text has the queries of views in it, so that the answer has these columns although a view is replaced.
+        let sql = query.sql().to_string();
+        let ticket = SqlTicket { sql, params_json, tables, compression, approximate, ..SqlTicket::default() };
         let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
         let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
-        Ok(Planned { info: info.with_total_records(-1).with_total_bytes(-1).with_ordered(true), spec_stored: None })
+        let info = info.with_total_records(-1).with_total_bytes(-1).with_ordered(true);
+        Ok(Planned { info, spec_stored: None, set_cookie: None })
     }
 
     /// Makes an endpoint with a ticket, which is valid from now on.

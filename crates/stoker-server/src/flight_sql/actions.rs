@@ -7,9 +7,11 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use prost::Message;
+use stoker_flight_sql::session_options::SessionCookie;
 use stoker_flight_sql::{command_of, session_options};
 use stoker_session::{Error, Result};
-use stoker_types::Principal;
+use stoker_types::{Principal, QueryOptions};
+use stoker_wire::proto::{FlightSession, TicketBody, ticket_body};
 
 use crate::flight_sql::info::no_transaction;
 use crate::state::ServerState;
@@ -25,6 +27,12 @@ pub(crate) const ACTIONS: [(&str, &str); 8] = [
     ("GetSessionOptions", "Flight: returns the options of the session"),
     ("CloseSession", "Flight: closes the session, of which the server keeps nothing"),
 ];
+
+/// The answer to an action on a session, and the header that it has.
+pub(crate) struct SessionAnswer {
+    pub body: Bytes,
+    pub set_cookie: Option<String>,
+}
 
 /// The actions of Flight SQL that this server refuses.
 const TRANSACTIONS: [&str; 4] = ["BeginTransaction", "EndTransaction", "BeginSavepoint", "EndSavepoint"];
@@ -48,7 +56,7 @@ impl ServerState {
                     return Err(wrong_body(name));
                 };
                 no_transaction(request.transaction_id.as_deref())?;
-                Some(packed(&self.prepare(&request.query).await?))
+                Some(packed(&self.prepare(asking, &request.query).await?))
             }
             "ClosePreparedStatement" => match command_of(&body)? {
                 Some(Command::ActionClosePreparedStatementRequest(_)) => None,
@@ -71,9 +79,6 @@ impl ServerState {
                 let request = RenewFlightEndpointRequest::decode(body).map_err(|_| wrong_body(name))?;
                 Some(self.renewed(request.endpoint.unwrap_or_default())?.encode_to_vec().into())
             }
-            "SetSessionOptions" => Some(session_options::set(body)?),
-            "GetSessionOptions" => Some(session_options::get()),
-            "CloseSession" => Some(session_options::close()),
             "CreatePreparedSubstraitPlan" => return Err(Error::invalid("Substrait plans are not supported; send SQL")),
             name => {
                 return Err(Error::invalid(format!(
@@ -81,6 +86,57 @@ impl ServerState {
                 )));
             }
         })
+    }
+
+    /// Answers an action on a session; `None` for other actions.
+    ///
+    /// # Errors
+    /// A body that cannot be read; those of [`ServerState::session_options`].
+    pub(crate) fn session_action(
+        &self,
+        name: &str,
+        cookie: Option<&SessionCookie>,
+        body: &Bytes,
+    ) -> Result<Option<SessionAnswer>> {
+        let (body, options) = match name {
+            "SetSessionOptions" => session_options::set(body.clone(), self.session_options(cookie)?)?,
+            "GetSessionOptions" => {
+                let options = self.session_options(cookie)?;
+                (session_options::get(options), options)
+            }
+            // A session whose cookie is not valid can be closed, too.
+            "CloseSession" => (session_options::close(), QueryOptions::default()),
+            _ => return Ok(None),
+        };
+        Ok(Some(SessionAnswer { body, set_cookie: self.set_cookie(cookie, options) }))
+    }
+
+    /// Verifies the cookie of a session, and returns the session's options. Without a cookie they have their defaults.
+    ///
+    /// # Errors
+    /// A cookie that was changed, that expired, or that another key signed.
+    pub(crate) fn session_options(&self, cookie: Option<&SessionCookie>) -> Result<QueryOptions> {
+        let Some(cookie) = cookie else { return Ok(QueryOptions::default()) };
+        let verified = self.signer.verify(cookie.signed(), self.now_unix_secs()).map_err(|error| match error {
+            stoker_wire::Error::InvalidTicket { reason } => stoker_wire::Error::InvalidSession { reason },
+            stoker_wire::Error::ExpiredTicket { reason } => stoker_wire::Error::ExpiredSession { reason },
+            other => other,
+        });
+        match verified?.kind {
+            Some(ticket_body::Kind::Session(session)) => Ok(QueryOptions::approximate(session.approximate)),
+            _ => Err(stoker_wire::Error::InvalidSession { reason: "it is a ticket" }.into()),
+        }
+    }
+
+    /// Returns the header `set-cookie` by which a session has these options from now on, for as long as tickets are valid.
+    /// `None` if the client has no cookie and needs none.
+    pub(crate) fn set_cookie(&self, cookie: Option<&SessionCookie>, options: QueryOptions) -> Option<String> {
+        if options == QueryOptions::default() {
+            return cookie.map(|_| SessionCookie::forget());
+        }
+        let session = FlightSession { approximate: options.is_approximate() };
+        let body = TicketBody { kind: Some(ticket_body::Kind::Session(session)), ..TicketBody::default() };
+        Some(SessionCookie::header(&self.signer.sign(body, self.now_unix_secs())))
     }
 
     /// Cancels the answers of this server to the tickets of a client's FlightInfo, also to those that have expired.
@@ -113,4 +169,84 @@ fn packed(message: &impl ProstMessageExt) -> Bytes {
 
 fn wrong_body(name: &str) -> Error {
     Error::invalid(format!("the body of the action {name} cannot be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stoker_clock::{Clock, Environment, ManualClock};
+    use stoker_types::ErrorKind;
+    use stoker_wire::TicketSigner;
+
+    use super::*;
+    use crate::tests::fixture::{TestLake, config, run};
+
+    /// A server whose clock stands, with this secret of its key.
+    async fn state(lake: &TestLake, time: &ManualClock, secret: &str) -> ServerState {
+        let keys = vec![("test".to_string(), secret.as_bytes().to_vec())];
+        let signer = TicketSigner::try_new(keys, Duration::from_secs(60)).expect("a key");
+        let environment = Environment { clock: Clock::from(time), ..Environment::default() };
+        ServerState::try_new(lake.engine().await, config(), signer, None, environment).expect("a server")
+    }
+
+    /// What a client sends after it got a header `set-cookie`.
+    fn sent(set_cookie: &str) -> SessionCookie {
+        SessionCookie::of([set_cookie.split(';').next().unwrap_or_default()]).expect("a cookie")
+    }
+
+    #[test]
+    fn sessions_are_valid_as_long_as_tickets() {
+        run(async {
+            let (lake, time) = (TestLake::new(1).await, ManualClock::new());
+            let state = state(&lake, &time, "a secret of enough bytes").await;
+            let (yes, no) = (QueryOptions::approximate(true), QueryOptions::default());
+            assert_eq!(state.set_cookie(None, no), None, "defaults need no cookie");
+            assert_eq!(state.session_options(None).expect("options"), no);
+            let cookie = sent(&state.set_cookie(None, yes).expect("a cookie"));
+            assert_eq!(state.session_options(Some(&cookie)).expect("options"), yes);
+            assert!(state.set_cookie(Some(&cookie), no).expect("a header").contains("Max-Age=0"));
+            time.advance(Duration::from_secs(59));
+            assert_eq!(state.session_options(Some(&cookie)).expect("options"), yes);
+            let renewed = sent(&state.set_cookie(Some(&cookie), yes).expect("a cookie"));
+            time.advance(Duration::from_secs(1));
+            let error = state.session_options(Some(&cookie)).expect_err("an old cookie");
+            assert_eq!(error.kind(), ErrorKind::Expired);
+            assert_eq!(
+                error.to_string(),
+                "the session is no longer valid: it expired 0 s ago; connect again and set its options"
+            );
+            assert_eq!(state.session_options(Some(&renewed)).expect("options"), yes);
+            // Any session can be closed.
+            let closed = state.session_action("CloseSession", Some(&cookie), &Bytes::new()).expect("an answer");
+            assert!(closed.expect("an answer").set_cookie.expect("a header").contains("Max-Age=0"));
+            assert!(state.session_action("tables", Some(&cookie), &Bytes::new()).expect("no action").is_none());
+        });
+    }
+
+    #[test]
+    fn cookies_that_were_changed_or_signed_elsewhere_are_refused() {
+        run(async {
+            let (lake, time) = (TestLake::new(1).await, ManualClock::new());
+            let here = state(&lake, &time, "a secret of enough bytes").await;
+            let there = state(&lake, &time, "another secret of enough bytes").await;
+            let cookie = here.set_cookie(None, QueryOptions::approximate(true)).expect("a cookie");
+            let mut changed = cookie.clone().into_bytes();
+            let at = changed.iter().position(|byte| *byte == b';').expect("an end") - 4;
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = sent(&String::from_utf8(changed).expect("UTF-8"));
+            let ticket = SessionCookie::header(&here.signer.sign(TicketBody::default(), here.now_unix_secs()));
+            for (state, cookie, part) in [
+                (&here, changed, "its signature does not fit"),
+                (&there, sent(&cookie), "its signature does not fit"),
+                (&here, sent(&ticket), "it is a ticket"),
+                (&here, sent("stoker-session=forged!"), "it is not a ticket of Stoker"),
+            ] {
+                let error = state.session_options(Some(&cookie)).expect_err("a cookie that is not valid");
+                assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
+                assert!(error.to_string().starts_with("the cookie of the session is not valid: "), "{error}");
+                assert!(error.to_string().contains(part), "{error}");
+            }
+        });
+    }
 }

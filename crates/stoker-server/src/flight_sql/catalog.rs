@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_flight::sql::{Command, CommandGetTables};
 use arrow_schema::{Schema, SchemaRef};
 use futures::{StreamExt, stream};
+use stoker_catalog::view_names;
 use stoker_flight_sql::{ServerLimits, TableList, catalog_answer};
 use stoker_session::Result;
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
@@ -33,25 +34,41 @@ impl ServerState {
             // Where it is not configured, it follows from the limit of open files.
             connections: self.config.connections_max.unwrap_or_default(),
             handle_millis: u64::try_from(self.signer.ttl().as_millis()).unwrap_or(u64::MAX),
+            is_read_only: !self.config.allow_writes,
         }
     }
 
-    /// Lists the tables. Only those that the command asks for are opened, and only if it asks for their columns.
+    /// Lists the tables and views. Only those that the command asks for are opened, and only if it asks for their columns.
     async fn tables(&self, command: &CommandGetTables) -> Result<RecordBatch> {
-        let names = self.lake.lake().tables().await?;
-        let mut tables = TableList::try_new(command, names.iter().map(TableName::as_str))?;
-        let names = tables.to_describe();
+        let (names, mut views) = (self.lake.lake().tables().await?, view_names(self.lake.lake()).await?);
+        views.retain(|view| names.binary_search(view).is_err());
+        let (of_tables, of_views) = (names.iter().map(TableName::as_str), views.iter().map(TableName::as_str));
+        let mut tables = TableList::try_new(command, of_tables, of_views)?;
+        let names: Vec<(String, bool)> = tables
+            .to_describe()
+            .into_iter()
+            .map(|name| {
+                let is_view = tables.is_view(&name);
+                (name, is_view)
+            })
+            .collect();
         let is_alone = names.len() == 1;
-        let described = stream::iter(names).map(|name| async {
-            let columns = self.columns(&name).await;
+        let described = stream::iter(names).map(|(name, is_view)| async move {
+            let columns = if is_view { self.columns_of_view(&name).await } else { self.columns(&name).await };
             (name, columns)
         });
         let mut described = described.buffered(TABLES_AT_ONCE);
         while let Some((name, columns)) = described.next().await {
             let columns = match columns {
                 Ok(columns) => columns,
-                // A damaged table, or one that was just removed, must not hide the others.
-                Err(error) if !is_alone && matches!(error.kind(), ErrorKind::DataCorrupt | ErrorKind::NotFound) => {
+                // A damaged table, one that was just removed, or a view whose table was, must not hide the others.
+                Err(error)
+                    if !is_alone
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::DataCorrupt | ErrorKind::NotFound | ErrorKind::InvalidRequest
+                        ) =>
+                {
                     tracing::warn!(table = name, %error, "listing a table without its columns");
                     Arc::new(Schema::empty())
                 }
@@ -60,6 +77,10 @@ impl ServerState {
             tables.describe(&name, &columns)?;
         }
         Ok(tables.answer()?)
+    }
+
+    async fn columns_of_view(&self, name: &str) -> Result<SchemaRef> {
+        Ok(self.lake.describe(&format!("SELECT * FROM \"{name}\"")).await?.columns)
     }
 
     async fn columns(&self, name: &str) -> Result<SchemaRef> {

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use arrow_flight::sql::Command;
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use stoker_dialect::is_change;
 use stoker_flight_sql::{catalog_schema, command_name, plain_schema};
 use stoker_session::{Error, Result};
 use stoker_sql::SqlQuery;
-use stoker_types::Snapshot;
+use stoker_types::{Principal, QueryOptions, Snapshot, StatementOutcome};
 use stoker_wire::proto::{BoundParameters, CatalogTicket, PinnedTable, SqlTicket, ticket_body};
 
+use crate::caller::Caller;
+use crate::flight::outcome_unknown;
+use crate::flight_sql::do_put::CHANGING;
 use crate::state::ServerState;
 
 /// A planned statement.
@@ -35,19 +39,28 @@ impl PlannedStatement {
 }
 
 impl ServerState {
-    /// Plans what a command asks for.
+    /// Plans what a command asks for. A statement that changes the lake is executed, because clients that do not know what
+    /// a statement is ask for its rows; the rows tell its outcome.
     ///
     /// # Errors
-    /// Those of planning a statement; `InvalidRequest` for a command that has no result.
-    pub(crate) async fn flight_sql_info(&self, descriptor: FlightDescriptor, command: Command) -> Result<FlightInfo> {
+    /// Those of planning or executing a statement, and no permit for one that changes the lake; `OutcomeUnknown` for an
+    /// error after the change; `InvalidRequest` for a command that has no result.
+    pub(crate) async fn flight_sql_info(
+        &self,
+        caller: Caller,
+        principal: &Principal,
+        descriptor: FlightDescriptor,
+        command: Command,
+        options: QueryOptions,
+    ) -> Result<FlightInfo> {
         let (schema, kind) = match command {
             Command::CommandStatementQuery(statement) => {
                 no_transaction(statement.transaction_id.as_deref())?;
-                self.statement_info(statement.query, None).await?
+                self.statement_info(caller, principal, statement.query, None, options).await?
             }
             Command::CommandPreparedStatementQuery(prepared) => {
                 let statement = self.prepared(&prepared.prepared_statement_handle)?;
-                self.statement_info(statement.sql, statement.bound).await?
+                self.statement_info(caller, principal, statement.sql, statement.bound, options).await?
             }
             command => match catalog_schema(&command)? {
                 Some(schema) => {
@@ -70,18 +83,30 @@ impl ServerState {
         let schema = match command {
             Command::CommandStatementQuery(statement) => {
                 no_transaction(statement.transaction_id.as_deref())?;
-                plain_schema(&self.lake.describe(&statement.query).await?.columns)
+                self.statement_columns(&statement.query).await?
             }
             Command::CommandPreparedStatementQuery(prepared) => {
                 let statement = self.prepared(&prepared.prepared_statement_handle)?;
                 match &statement.bound {
-                    Some(bound) => self.plan_statement(&statement.sql, Some(bound), Vec::new()).await?.schema,
-                    None => plain_schema(&self.lake.describe(&statement.sql).await?.columns),
+                    Some(bound) if !is_change(&statement.sql) => {
+                        let options = QueryOptions::default();
+                        self.plan_statement(&statement.sql, Some(bound), Vec::new(), options).await?.schema
+                    }
+                    _ => self.statement_columns(&statement.sql).await?,
                 }
             }
             command => catalog_schema(&command)?.ok_or_else(|| no_result(&command))?,
         };
         Ok(Arc::unwrap_or_clone(schema))
+    }
+
+    /// Returns the columns of a statement without executing it.
+    async fn statement_columns(&self, sql: &str) -> Result<SchemaRef> {
+        let described = match is_change(sql) {
+            true => self.lake.describe(&outcome_query(&StatementOutcome::default())).await?,
+            false => self.lake.describe(sql).await?,
+        };
+        Ok(plain_schema(&described.columns))
     }
 
     fn nonce(&self) -> u64 {
@@ -90,13 +115,35 @@ impl ServerState {
 
     async fn statement_info(
         &self,
+        caller: Caller,
+        principal: &Principal,
         sql: String,
         bound: Option<BoundParameters>,
+        options: QueryOptions,
     ) -> Result<(SchemaRef, ticket_body::Kind)> {
-        let planned = self.plan_statement(&sql, bound.as_ref(), Vec::new()).await?;
+        let (sql, bound, planned) = match is_change(&sql) {
+            true => {
+                self.check_writes(principal, CHANGING)?;
+                let _permit = self.result_permit(caller).await?;
+                // What keeps the query of an outcome from being planned shows before anything is changed.
+                let probe = outcome_query(&StatementOutcome::default());
+                self.plan_statement(&probe, None, Vec::new(), options).await?;
+                let outcome = outcome_query(&self.change(principal, &sql, bound.as_ref()).await?);
+                // The change took effect. A client must not take a later error for one of the statement and repeat it.
+                let planned = self.plan_statement(&outcome, None, Vec::new(), options).await;
+                (outcome, None, planned.map_err(|error| outcome_unknown(&sql, &error))?)
+            }
+            false => {
+                let planned = self.plan_statement(&sql, bound.as_ref(), Vec::new(), options).await?;
+                (sql, bound, planned)
+            }
+        };
         let pinned = |snapshot: Snapshot| PinnedTable { table: snapshot.table.to_string(), version: snapshot.version };
         let tables = planned.snapshots().into_iter().map(pinned).collect();
-        let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, nonce: self.nonce(), ..SqlTicket::default() };
+        // The text has the queries of views in it, so that the answer has these columns although a view is replaced.
+        let sql = planned.queries.first().map_or(sql, |query| query.sql().to_string());
+        let (approximate, nonce) = (options.is_approximate(), self.nonce());
+        let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, nonce, approximate, ..SqlTicket::default() };
         Ok((planned.schema, ticket_body::Kind::Sql(ticket)))
     }
 
@@ -110,12 +157,13 @@ impl ServerState {
         sql: &str,
         bound: Option<&BoundParameters>,
         mut newest: Vec<Snapshot>,
+        options: QueryOptions,
     ) -> Result<PlannedStatement> {
         let mut planned: Option<PlannedStatement> = None;
         // A column may be NULL in the result if it may be in that of any row of parameters.
         let mut nullable: Vec<bool> = Vec::new();
         for params in self.executions(bound).await? {
-            let query = self.lake.query_at(sql, &params, &newest).await?;
+            let query = self.lake.query_with_options(sql, &params, &newest, options).await?;
             if planned.is_none() && newest.is_empty() {
                 newest = query.snapshots().to_vec();
             }
@@ -141,6 +189,27 @@ impl ServerState {
         }
         planned.ok_or_else(|| Error::invalid("the statement is bound to no rows of parameters: bind one or more"))
     }
+}
+
+/// Returns a query with one row, which tells the outcome of a statement.
+fn outcome_query(outcome: &StatementOutcome) -> String {
+    let StatementOutcome { statement, table, version, num_rows, message } = outcome;
+    let text = |text: Option<&str>| match text {
+        Some(text) => format!("CAST('{}' AS VARCHAR)", text.replace('\'', "''")),
+        None => "CAST(NULL AS VARCHAR)".to_string(),
+    };
+    let number = |number: Option<u64>| match number {
+        Some(number) => format!("CAST({number} AS BIGINT)"),
+        None => "CAST(NULL AS BIGINT)".to_string(),
+    };
+    format!(
+        "SELECT {} AS statement, {} AS table_name, {} AS version, {} AS num_rows, {} AS message",
+        text(Some(statement)),
+        text(table.as_deref()),
+        number(*version),
+        number(*num_rows),
+        text(Some(message)),
+    )
 }
 
 fn types(schema: &Schema) -> impl Iterator<Item = &DataType> {

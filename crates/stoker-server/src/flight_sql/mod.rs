@@ -4,6 +4,7 @@
 //! GetFlightInfo ── command ─┬─ statement, prepared statement ─► SqlTicket ─────┐
 //!                           └─ catalog, schemas, tables … ────► CatalogTicket ─┴─► DoGet
 //! DoAction ── CreatePreparedStatement ─► signed handle ─► DoPut ── parameters ─► handle with parameters
+//! DoPut ── statement that changes the lake ─► the number of rows
 //! ```
 //!
 //! It stands beside the commands of Stoker's own clients, in the same methods of Flight: a descriptor with a command of

@@ -9,6 +9,7 @@ use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
 use bytes::Bytes;
 use prost::Message;
+use stoker_dialect::is_change;
 use stoker_flight_sql::plain_schema;
 use stoker_lake::{LakeStore, Objects, PutOutcome};
 use stoker_session::{Error, Result};
@@ -16,6 +17,7 @@ use stoker_types::{Digest, ErrorKind, ParamValue, Principal};
 use stoker_wire::convert::params_from_json;
 use stoker_wire::proto::{BoundParameters, PreparedStatement, TicketBody, ticket_body};
 
+use crate::flight_sql::do_put::CHANGING;
 use crate::state::ServerState;
 
 /// The maximum size in bytes of parameters in a handle. Larger ones are stored in the lake.
@@ -38,11 +40,25 @@ const REMOVED_FROM: Duration = Duration::from_secs(62 * 24 * 3600);
 const PARAMETERS: &str = "parameters";
 
 impl ServerState {
-    /// Prepares a statement: returns its handle, its columns and its parameters.
+    /// Prepares a statement: returns its handle, its columns and its parameters. One that changes the lake has no columns,
+    /// by which drivers know it.
     ///
     /// # Errors
-    /// Those of planning the statement.
-    pub(crate) async fn prepare(&self, sql: &str) -> Result<ActionCreatePreparedStatementResult> {
+    /// Those of planning the statement; a principal or a server that must not write.
+    pub(crate) async fn prepare(
+        &self,
+        principal: &Principal,
+        sql: &str,
+    ) -> Result<ActionCreatePreparedStatementResult> {
+        if is_change(sql) {
+            self.check_writes(principal, CHANGING)?;
+            let none = schema_bytes(&Schema::empty())?;
+            return Ok(ActionCreatePreparedStatementResult {
+                prepared_statement_handle: self.handle(PreparedStatement { sql: sql.to_string(), bound: None }),
+                dataset_schema: none.clone(),
+                parameter_schema: none,
+            });
+        }
         let described = self.lake.describe(sql).await?;
         let columns = plain_schema(&described.columns);
         Ok(ActionCreatePreparedStatementResult {

@@ -8,14 +8,17 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{
-    ActionCreatePreparedStatementRequest, CommandGetTables, CommandPreparedStatementQuery, CommandStatementUpdate,
-    ProstMessageExt, SqlInfo,
+    ActionCreatePreparedStatementRequest, CommandGetTables, CommandPreparedStatementQuery, CommandStatementIngest,
+    CommandStatementQuery, CommandStatementUpdate, ProstMessageExt, SqlInfo, TableDefinitionOptions, TableExistsOption,
+    TableNotExistOption,
 };
 use arrow_flight::{
     Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightDescriptor, FlightEndpoint,
     FlightInfo, RenewFlightEndpointRequest, Ticket,
 };
-use futures::TryStreamExt;
+use futures::channel::oneshot;
+use futures::future::{Either, select};
+use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use stoker_lake::CommitMode;
 use stoker_types::{SnapshotRef, TableName, TagName};
@@ -143,7 +146,7 @@ fn the_catalog_is_answered_without_opening_tables_that_are_not_asked_for() {
         let info = client.get_catalogs().await.expect("a plan");
         assert_eq!(texts(&rows(&mut client, info).await, "catalog_name"), ["lake"]);
         let info = client.get_table_types().await.expect("a plan");
-        assert_eq!(texts(&rows(&mut client, info).await, "table_type"), ["TABLE"]);
+        assert_eq!(texts(&rows(&mut client, info).await, "table_type"), ["TABLE", "VIEW"]);
         let info = client
             .get_sql_info(vec![SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerReadOnly])
             .await
@@ -160,6 +163,195 @@ fn the_catalog_is_answered_without_opening_tables_that_are_not_asked_for() {
         assert_eq!(texts(&batch, "table_name"), ["broken", "t"]);
         let info = client.get_xdbc_type_info(Default::default()).await.expect("a plan");
         assert!(rows(&mut client, info).await.num_rows() > 10);
+    });
+}
+
+#[test]
+fn statements_that_change_the_lake_are_executed_where_the_server_allows_it() {
+    run(async {
+        let lake = TestLake::new(300).await;
+        let server = TestServer::start(&lake, ServerConfig { allow_writes: true, ..config() }).await;
+        let mut client = client(&server).await;
+        let indexes = async |client: &mut FlightSqlServiceClient<Channel>| {
+            let info = client.execute("SHOW INDEXES FROM t".into(), None).await.expect("a plan");
+            texts(&rows(client, info).await, "index_name")
+        };
+        assert_eq!(client.execute_update("CREATE INDEX a ON t (id)".into(), None).await.expect("an index"), 300);
+        assert_eq!(indexes(&mut client).await, ["a"]);
+        // A driver knows by the missing columns that this is no query.
+        let mut prepared = client.prepare("DROP INDEX a ON t".into(), None).await.expect("a handle");
+        assert!(prepared.dataset_schema().expect("no columns").fields().is_empty());
+        assert_eq!(prepared.execute_update().await.expect("no index"), -1);
+        assert_eq!(indexes(&mut client).await, Vec::<String>::new());
+        let error = prepared.execute_update().await.expect_err("no index").to_string();
+        assert!(error.contains("index a of table t"), "{error}");
+        // A client that asks for rows gets one that tells the outcome. Its columns are known without executing.
+        let sql = "CREATE INDEX b ON t (id)";
+        let mut flight = FlightServiceClient::new(channel(&server).await);
+        let query = CommandStatementQuery { query: sql.into(), transaction_id: None };
+        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let described = flight.get_schema(descriptor).await.expect("columns").into_inner();
+        let described: arrow_schema::Schema = described.try_into().expect("a schema");
+        assert_eq!(indexes(&mut client).await, Vec::<String>::new());
+        let info = client.execute(sql.into(), None).await.expect("an index");
+        let outcome = rows(&mut client, info).await;
+        let names = |schema: &arrow_schema::Schema| {
+            schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&described), names(&outcome.schema()));
+        assert_eq!(texts(&outcome, "statement"), ["CREATE INDEX"]);
+        assert_eq!(texts(&outcome, "table_name"), ["t"]);
+        let num_rows = outcome.column_by_name("num_rows").expect("a column").as_primitive::<Int64Type>().value(0);
+        assert_eq!((num_rows, indexes(&mut client).await), (300, vec!["b".to_string()]));
+        // Parameters, which these statements do not have.
+        let mut prepared = client.prepare("OPTIMIZE INDEX ON t".into(), None).await.expect("a handle");
+        prepared.set_parameters(parameters(vec![Arc::new(Int64Array::from(vec![1]))])).expect("parameters");
+        let error = prepared.execute_update().await.expect_err("a parameter").to_string();
+        assert!(error.contains("OPTIMIZE INDEX has no parameters"), "{error}");
+    });
+}
+
+#[test]
+fn rows_are_changed_by_statements_with_parameters() {
+    run(async {
+        let lake = TestLake::new(300).await;
+        let server = TestServer::start(&lake, ServerConfig { allow_writes: true, ..config() }).await;
+        let mut client = client(&server).await;
+        let ints = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
+        let created = client.execute_update("CREATE TABLE s AS SELECT id FROM t WHERE id < 5".into(), None).await;
+        assert_eq!(created.expect("a table"), 5);
+        let mut prepared = client.prepare("INSERT INTO s VALUES (?)".into(), None).await.expect("a handle");
+        prepared.set_parameters(parameters(vec![ints((100..900).collect())])).expect("parameters");
+        assert_eq!(prepared.execute_update().await.expect("rows"), 800);
+        let table = async |name: &str| {
+            let name = TableName::try_new(name).expect("a name");
+            lake.engine().await.lake().table(&name, &SnapshotRef::Latest).await.expect("a table")
+        };
+        assert_eq!((table("s").await.version(), table("s").await.num_rows()), (2, 805), "all rows are one version");
+        let mut prepared = client.prepare("DELETE FROM s WHERE id = $1".into(), None).await.expect("a handle");
+        prepared.set_parameters(parameters(vec![ints(vec![100, 101, 5_000])])).expect("parameters");
+        assert_eq!(prepared.execute_update().await.expect("rows"), 2);
+        // A view is planned as its query, and listed with its columns.
+        assert_eq!(
+            client.execute_update("CREATE VIEW v AS SELECT id, id * 2 AS y FROM s".into(), None).await.expect("a view"),
+            -1
+        );
+        let info = client.execute("SELECT id FROM v WHERE y > 8 AND id < 104 ORDER BY id".into(), None).await;
+        client.execute_update("DROP VIEW v".into(), None).await.expect("no view");
+        let found = ids(&rows(&mut client, info.expect("a plan")).await);
+        assert_eq!(found, [102, 103], "the ticket has the query of the view");
+    });
+}
+
+fn ingest(table: &str, if_missing: TableNotExistOption, if_present: TableExistsOption) -> CommandStatementIngest {
+    let options = TableDefinitionOptions { if_not_exist: if_missing.into(), if_exists: if_present.into() };
+    CommandStatementIngest {
+        table_definition_options: Some(options),
+        table: table.into(),
+        ..CommandStatementIngest::default()
+    }
+}
+
+#[test]
+fn rows_are_inserted_in_bulk() {
+    run(async {
+        let lake = TestLake::new(10).await;
+        let server = TestServer::start(&lake, ServerConfig { allow_writes: true, ..config() }).await;
+        let mut client = client(&server).await;
+        let batch = |ids: std::ops::Range<i64>| {
+            let names = ids.clone().map(|id| format!("row {id}"));
+            let columns: [(&str, ArrayRef); 2] = [
+                ("id", Arc::new(Int64Array::from_iter_values(ids.clone()))),
+                ("name", Arc::new(StringArray::from_iter_values(names))),
+            ];
+            RecordBatch::try_from_iter(columns).expect("a batch")
+        };
+        let put = async |client: &mut FlightSqlServiceClient<Channel>,
+                         command: CommandStatementIngest,
+                         batches: Vec<RecordBatch>| {
+            client.execute_ingest(command, stream::iter(batches.into_iter().map(Ok))).await
+        };
+        let (create, fail) = (TableNotExistOption::Create, TableNotExistOption::Fail);
+        let batches = || (0..20).map(|part| batch(part * 50..part * 50 + 50)).collect::<Vec<_>>();
+        let created = put(&mut client, ingest("s", create, TableExistsOption::Fail), batches()).await;
+        assert_eq!(created.expect("rows"), 1_000);
+        let table = async |name: &str| {
+            let name = TableName::try_new(name).expect("a name");
+            lake.engine().await.lake().table(&name, &SnapshotRef::Latest).await.expect("a table")
+        };
+        assert_eq!((table("s").await.version(), table("s").await.num_rows()), (1, 1_000), "all rows are one version");
+        let appended = put(&mut client, ingest("s", fail, TableExistsOption::Append), batches()).await;
+        assert_eq!(appended.expect("rows"), 1_000);
+        let replaced = put(&mut client, ingest("s", create, TableExistsOption::Replace), vec![batch(7..9)]).await;
+        assert_eq!(replaced.expect("rows"), 2);
+        assert_eq!((table("s").await.version(), table("s").await.num_rows()), (3, 2));
+        let append = || ingest("s", fail, TableExistsOption::Append);
+        for (command, part) in [
+            (ingest("s", create, TableExistsOption::Fail), "table s already exists"),
+            (ingest("none", fail, TableExistsOption::Append), "table none"),
+            (ingest("s", TableNotExistOption::Unspecified, TableExistsOption::Append), "if the table does not exist"),
+            (ingest("s", create, TableExistsOption::Unspecified), "if the table exists"),
+            (CommandStatementIngest { temporary: true, ..append() }, "temporary tables are not supported"),
+            (CommandStatementIngest { catalog: Some("other".into()), ..append() }, "there is no catalog other"),
+            (CommandStatementIngest { schema: Some("other".into()), ..append() }, "there is no schema other"),
+            (CommandStatementIngest { transaction_id: Some("a".into()), ..append() }, "transaction"),
+            (CommandStatementIngest { options: [("a".into(), "b".into())].into(), ..append() }, "option a"),
+            (ingest("a/b", create, TableExistsOption::Fail), "a/b"),
+        ] {
+            let error = put(&mut client, command, vec![batch(0..5)]).await.expect_err(part).to_string();
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let words = RecordBatch::try_from_iter([("id", Arc::new(StringArray::from(vec!["8", "x"])) as ArrayRef)]);
+        let error = put(&mut client, append(), vec![words.expect("a batch")]).await.expect_err("no number").to_string();
+        assert!(error.contains("column id, row 2: 'x' does not fit"), "{error}");
+        let twice: [(&str, ArrayRef); 2] =
+            [("id", Arc::new(Int64Array::from(vec![1]))), ("id", Arc::new(Int64Array::from(vec![2])))];
+        for command in [append(), ingest("twice", create, TableExistsOption::Fail)] {
+            let batch = RecordBatch::try_from_iter(twice.clone()).expect("a batch");
+            let error = put(&mut client, command, vec![batch]).await.expect_err("a name twice").to_string();
+            assert!(error.contains("column id is there twice"), "{error}");
+        }
+        assert_eq!(table("s").await.version(), 3, "refused rows make no version");
+        // A client that goes away before the end leaves nothing.
+        let (told, sent) = oneshot::channel();
+        let more = stream::once(async move {
+            told.send(()).ok();
+            futures::future::pending().await
+        });
+        let endless = stream::iter([Ok(batch(0..50))]).chain(more);
+        let lost = Box::pin(client.execute_ingest(ingest("lost", create, TableExistsOption::Fail), endless));
+        assert!(matches!(select(lost, sent).await, Either::Right(_)), "the insert has not ended");
+        let again = put(&mut client, ingest("lost", create, TableExistsOption::Fail), vec![batch(0..3)]).await;
+        assert_eq!(again.expect("the table does not exist"), 3);
+        assert_eq!(table("lost").await.version(), 1);
+    });
+}
+
+#[test]
+fn servers_that_do_not_allow_writes_say_so() {
+    run(async {
+        let lake = TestLake::new(10).await;
+        let server = TestServer::start(&lake, config()).await;
+        let (mut client, sql) = (client(&server).await, "CREATE INDEX a ON t (id)".to_string());
+        let refusals = [
+            client.execute_update(sql.clone(), None).await.expect_err("no writes").to_string(),
+            client.prepare(sql.clone(), None).await.map(|_| ()).expect_err("no writes").to_string(),
+            client.execute(sql.clone(), None).await.expect_err("no writes").to_string(),
+        ];
+        let command = ingest("s", TableNotExistOption::Create, TableExistsOption::Fail);
+        let batch = parameters(vec![Arc::new(Int64Array::from(vec![1]))]);
+        let put = client.execute_ingest(command, stream::iter([Ok(batch)])).await.expect_err("no writes").to_string();
+        for refusal in refusals.into_iter().chain([put]) {
+            assert!(refusal.contains("does not support writing: start it with --allow-writes"), "{refusal}");
+        }
+        let mut flight = FlightServiceClient::new(channel(&server).await);
+        let query = CommandStatementQuery { query: sql, transaction_id: None };
+        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let error = flight.get_flight_info(descriptor).await.expect_err("no writes");
+        assert_eq!(error.code(), Code::PermissionDenied, "{error}");
+        let name = TableName::try_new("t").expect("a name");
+        let table = lake.engine().await.lake().table(&name, &SnapshotRef::Latest).await.expect("a table");
+        assert_eq!(table.version(), 1);
     });
 }
 

@@ -9,7 +9,7 @@ use prost::Message;
 use stoker::{ClientOptions, ConnectOptions, Connection, connect};
 use stoker_lake::CommitMode;
 use stoker_types::calls::{DescribeTable, ExamineTable, ExplainQuery, ListTables, ListVersions, TableAt};
-use stoker_types::{BatchSize, Compression, ErrorKind, LastBatch, ParamValue, SnapshotRef};
+use stoker_types::{BatchSize, Compression, ErrorKind, LastBatch, ParamValue, SnapshotRef, StatementProgress};
 use stoker_wire::convert::{COMMAND_VERSION, slice_to_proto};
 use stoker_wire::proto::{
     Command, ReadPolicy, SqlRequest, StreamQuery, StreamRequest, command::Kind, stream_request::Source,
@@ -103,10 +103,52 @@ fn questions_about_tables_have_the_same_answers_as_in_process() {
             remote.call(ListVersions(TableAt::new("t", &SnapshotRef::Latest))).await.expect("them")
         );
         let sql = "SELECT id FROM t";
-        let explain = ExplainQuery { sql: sql.into(), params: Vec::new() };
+        let explain = ExplainQuery { sql: sql.into(), ..ExplainQuery::default() };
         assert_eq!(local.call(explain.clone()).await.expect("it"), remote.call(explain).await.expect("it"));
         let missing = remote.table("t", &SnapshotRef::Version(99)).await.expect_err("no such version");
         assert_eq!(missing.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn statements_have_the_same_outcomes_and_errors_as_in_process() {
+    run(async {
+        let lake = TestLake::new(300).await;
+        let local = lake.local().await;
+        let server = TestServer::start(&lake, ServerConfig { allow_writes: true, ..config() }).await;
+        let remote = connect(&server.url(), &impatient().into()).await.expect("a server");
+        let ignored = |_: StatementProgress| {};
+        for (sql, version, num_rows) in [
+            ("CREATE INDEX a ON t (id)", 2, Some(300)),
+            ("CREATE INDEX IF NOT EXISTS a ON t (id)", 2, None),
+            ("OPTIMIZE INDEX ON t", 2, Some(0)),
+            ("DROP INDEX a ON t", 3, None),
+        ] {
+            let outcome = remote.execute(sql, &[], &ignored).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!((outcome.table.as_deref(), outcome.version), (Some("t"), Some(version)), "{outcome}");
+            assert_eq!(outcome.num_rows, num_rows, "{outcome}");
+            assert!(sql.starts_with(&outcome.statement), "{outcome}");
+        }
+        for (sql, kind) in [
+            ("CREATE INDEX ON missing (id)", ErrorKind::NotFound),
+            ("CREATE INDEX ON t USING hnsw (id)", ErrorKind::InvalidRequest),
+            ("CREATE INDEX ON t (nothing)", ErrorKind::InvalidRequest),
+            ("DROP INDEX a ON t", ErrorKind::NotFound),
+            ("SELECT 1", ErrorKind::InvalidRequest),
+        ] {
+            let there = remote.execute(sql, &[], &ignored).await.expect_err(sql);
+            let here = local.execute(sql, &[], &ignored).await.expect_err(sql);
+            assert_eq!((there.kind(), here.kind()), (kind, kind), "{sql}: {there}");
+            assert_eq!(there.to_string(), here.to_string().replace(&lake.uri(), "the lake"));
+        }
+        let error = remote.execute("DROP INDEX a ON t", &[ParamValue::Null], &ignored).await.expect_err("a parameter");
+        assert!(error.to_string().contains("parameter $1 is not used"), "{error}");
+        let read_only = TestServer::start(&lake, config()).await;
+        let remote = connect(&read_only.url(), &impatient().into()).await.expect("a server");
+        let error = remote.execute("CREATE INDEX a ON t (id)", &[], &ignored).await.expect_err("no writes");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("start it with --allow-writes"), "{error}");
+        assert_eq!(remote.table("t", &SnapshotRef::Latest).await.expect("a table").version, 3);
     });
 }
 
@@ -204,7 +246,7 @@ fn what_is_not_understood_is_refused_politely() {
             assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
         }
         let actions = client.list_actions(Empty {}).await.expect("actions").into_inner();
-        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 25);
+        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 26);
     });
 }
 

@@ -14,8 +14,8 @@ use stoker::{Connection, Error, Lake, LocalLake, Result, SqlResult, StreamHandle
 use stoker_session::{Patience, StreamSource};
 use stoker_types::calls::{Answering, Answers, Call, LogBadRows, LogRun, ReadRunLog, VerifyReceipts};
 use stoker_types::{
-    BadRows, BatchLogEntry, BatchSize, Batching, Compression, Context, ErrorKind, LastBatch, ParamValue, ReadOptions,
-    RunEvent, RunId, SnapshotRef, Topology,
+    BadRows, BatchLogEntry, BatchSize, Batching, Context, ErrorKind, LastBatch, ParamValue, ProgressSink, ReadOptions,
+    RunEvent, RunId, SnapshotRef, SqlOptions, StatementOutcome, Topology,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -296,9 +296,19 @@ impl Lake for LosingLake {
         &'a self,
         sql: &'a str,
         params: &'a [ParamValue],
-        compression: Option<Compression>,
+        options: SqlOptions,
     ) -> BoxFuture<'a, Result<SqlResult>> {
-        Lake::sql(&self.lake, sql, params, compression)
+        Lake::sql(&self.lake, sql, params, options)
+    }
+
+    fn execute<'a>(
+        &'a self,
+        context: &'a Context,
+        sql: &'a str,
+        params: &'a [ParamValue],
+        progress: &'a ProgressSink<'a>,
+    ) -> BoxFuture<'a, Result<StatementOutcome>> {
+        Lake::execute(&self.lake, context, sql, params, progress)
     }
 
     fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {

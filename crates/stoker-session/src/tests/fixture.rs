@@ -15,8 +15,9 @@ use stoker_batch::{Batch, MemoryBudget, RowsBeside};
 use stoker_clock::{Clock, Environment, ManualClock, Random};
 use stoker_types::calls::{Answering, Answers, Beside, Call, decode_answer, encode_call};
 use stoker_types::{
-    BatchSize, Batching, Compression, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue,
-    ReadOptions, SPEC_VERSION, ShuffleMode, Slice, SourceSpec, StreamSpec, StreamStats, Topology,
+    BatchSize, Batching, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue, ProgressSink,
+    ReadOptions, SPEC_VERSION, ShuffleMode, Slice, SourceSpec, SqlOptions, StatementOutcome, StreamSpec, StreamStats,
+    Topology,
 };
 
 use crate::session::SessionOptions;
@@ -98,7 +99,17 @@ impl Lake for FakeLake {
         not_asked()
     }
 
-    fn sql<'a>(&'a self, _: &'a str, _: &'a [ParamValue], _: Option<Compression>) -> BoxFuture<'a, Result<SqlResult>> {
+    fn sql<'a>(&'a self, _: &'a str, _: &'a [ParamValue], _: SqlOptions) -> BoxFuture<'a, Result<SqlResult>> {
+        not_asked()
+    }
+
+    fn execute<'a>(
+        &'a self,
+        _: &'a Context,
+        _: &'a str,
+        _: &'a [ParamValue],
+        _: &'a ProgressSink<'a>,
+    ) -> BoxFuture<'a, Result<StatementOutcome>> {
         not_asked()
     }
 

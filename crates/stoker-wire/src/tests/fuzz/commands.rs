@@ -122,7 +122,8 @@ fn stream(request: &StreamRequest) -> bool {
 
 #[test]
 fn commands_are_refused_or_the_same_again() {
-    let sql = SqlRequest { sql: "SELECT 1".into(), params_json: "[1, null]".into(), compression: "zstd".into() };
+    let (params_json, compression) = ("[1, null]".into(), "zstd".into());
+    let sql = SqlRequest { sql: "SELECT 1".into(), params_json, compression, approximate: true };
     let kinds = requests().into_iter().map(command::Kind::Stream).chain([command::Kind::Sql(sql)]);
     let seeds = kinds.map(|kind| Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec());
     Target::new("commands").seeds(seeds).tokens(TOKENS).memory_bytes_max(2 << 20).run(|input| {
