@@ -155,7 +155,7 @@ fn bad_input_names_what_and_where() -> Result<()> {
             ("SELECT image FROM pictures AT (TAG => 'v9')", "v9"),
             ("SELECT image FROM pictures AT (VERSION => 77)", "77"),
             ("SELEC image FROM pictures", "SELEC"),
-            ("DROP TABLE pictures", "SELECT"),
+            ("COPY pictures TO 'copy'", "only SELECT"),
         ] {
             for command in ["sql", "stream"] {
                 let error = run_failing(&[command, query, target[0], target[1]])?;

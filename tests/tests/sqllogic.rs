@@ -1,5 +1,5 @@
 //! Runs the scripts in `sql/slt` and the reference queries in `sql/queries` on a small lake: in this process, and the
-//! scripts also through a server, with a client of Flight SQL.
+//! scripts also through a server, with a client of Flight SQL. Each script has a lake of its own, which it may change.
 
 #![expect(clippy::cast_possible_truncation, clippy::expect_used, reason = "it is a test")]
 
@@ -16,7 +16,9 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
+use stoker::{Connection, LocalLake};
 use stoker_columns::TensorType;
+use stoker_dialect::is_change;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_sql::{Engine, EngineOptions, Error};
 use stoker_tests::Server;
@@ -31,11 +33,20 @@ const PLAIN: [&str; 1] = ["class_balance"];
 /// Where statements run.
 trait Statements {
     async fn rows(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String>;
+
+    /// Executes a statement that changes the lake, and returns the number of rows that it tells, or 0.
+    async fn change(&mut self, sql: &str) -> Result<u64, String>;
 }
 
 impl Statements for Engine {
     async fn rows(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String> {
         collect(self, sql).await.map_err(|error| error.to_string())
+    }
+
+    async fn change(&mut self, sql: &str) -> Result<u64, String> {
+        let connection = Connection::new(LocalLake::from(self.clone()));
+        let outcome = connection.execute(sql, &[], &|_| {}).await.map_err(|error| error.to_string())?;
+        Ok(outcome.num_rows.unwrap_or(0))
     }
 }
 
@@ -48,6 +59,11 @@ impl Statements for FlightSqlServiceClient<Channel> {
             batches.extend(answer.try_collect::<Vec<_>>().await.map_err(|error| error.to_string())?);
         }
         Ok(batches)
+    }
+
+    async fn change(&mut self, sql: &str) -> Result<u64, String> {
+        let num_rows = self.execute_update(sql.into(), None).await.map_err(|error| error.to_string())?;
+        Ok(u64::try_from(num_rows).unwrap_or(0))
     }
 }
 
@@ -73,6 +89,10 @@ impl<S: Statements> DB for Database<S> {
     type ColumnType = DefaultColumnType;
 
     fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failed> {
+        if is_change(sql) {
+            let num_rows = self.runtime.block_on(self.statements.change(sql)).map_err(Failed)?;
+            return Ok(DBOutput::StatementComplete(num_rows));
+        }
         let batches = self.runtime.block_on(self.statements.rows(sql)).map_err(Failed)?;
         let num_columns = batches.first().map_or(0, RecordBatch::num_columns);
         let rows = batches.iter().flat_map(shown).collect();
@@ -170,34 +190,36 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs all scripts.
-fn run_scripts(statements: impl Statements + Clone + Send, runtime: &Arc<Runtime>) {
-    for path in files("slt", "slt") {
-        let mut runner = Runner::new(|| {
-            let database = Database { statements: statements.clone(), runtime: runtime.clone() };
-            async move { Ok(database) }
-        });
-        runner.run_file(&path).unwrap_or_else(|error| panic!("{error}"));
-    }
+/// Runs a script.
+fn run_script(path: &Path, statements: impl Statements + Clone + Send, runtime: &Arc<Runtime>) {
+    let mut runner = Runner::new(|| {
+        let database = Database { statements: statements.clone(), runtime: runtime.clone() };
+        async move { Ok(database) }
+    });
+    runner.run_file(path).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
 fn scripts() {
     let runtime = Arc::new(Runtime::new().expect("a runtime"));
-    let engine = runtime.block_on(engine("memory://sqllogic")).expect("the lake");
-    run_scripts(engine, &runtime);
+    for path in files("slt", "slt") {
+        let lake = format!("memory://{}", path.file_stem().and_then(|name| name.to_str()).expect("a name"));
+        run_script(&path, runtime.block_on(engine(&lake)).expect("the lake"), &runtime);
+    }
 }
 
 #[test]
 fn scripts_through_flight_sql() {
     let runtime = Arc::new(Runtime::new().expect("a runtime"));
-    let dir = tempfile::tempdir().expect("a folder");
-    let lake = dir.path().to_str().expect("a path");
-    runtime.block_on(engine(lake)).expect("the lake");
-    let server = Server::start(lake, "127.0.0.1:0", &[]).expect("a server");
-    let address = Channel::from_shared(server.address.replace("grpc://", "http://")).expect("an address");
-    let channel = runtime.block_on(address.connect()).expect("a connection");
-    run_scripts(FlightSqlServiceClient::new(channel), &runtime);
+    for path in files("slt", "slt") {
+        let dir = tempfile::tempdir().expect("a folder");
+        let lake = dir.path().to_str().expect("a path");
+        runtime.block_on(engine(lake)).expect("the lake");
+        let server = Server::start(lake, "127.0.0.1:0", &["--allow-writes"]).expect("a server");
+        let address = Channel::from_shared(server.address.replace("grpc://", "http://")).expect("an address");
+        let channel = runtime.block_on(address.connect()).expect("a connection");
+        run_script(&path, FlightSqlServiceClient::new(channel), &runtime);
+    }
 }
 
 #[test]
