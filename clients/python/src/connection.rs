@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pythonize::depythonize;
 use serde::Serialize;
 use stoker_client::{ClientOptions, names_servers};
+use stoker_dialect::{CreateIndex, OptionValue, QualifiedName};
 use stoker_net::Secret;
 use stoker_session::Lake;
 use stoker_types::calls::{
@@ -18,19 +19,20 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, ReadOptions,
-    Receipt, RunId, ShuffleMode, SnapshotRef, StreamOptions, StreamState, TableName, Topology,
+    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, QueryOptions,
+    ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions, StatementProgress, StreamOptions, StreamState,
+    TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
 use crate::batch::Batch;
 use crate::compression::to_compression;
-use crate::engine::{Engine, IndexRequest, LakeOptions, WriteRequest, engine};
+use crate::engine::{Engine, LakeOptions, WriteRequest, engine};
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::params::params;
 use crate::query_result::QueryResult;
-use crate::runtime::wait;
+use crate::runtime::{wait, wait_with};
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
 use crate::values::{from_python, to_python};
@@ -64,6 +66,19 @@ pub(crate) struct StreamRequest {
     stop: String,
     epoch_rows: u64,
     run_id: Option<String>,
+}
+
+/// The keys of the `IndexRequest` mapping in `_native.pyi`; `None` means the engine's default.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct IndexRequest {
+    table: String,
+    column: String,
+    kind: String,
+    name: Option<String>,
+    metric: Option<String>,
+    num_partitions: Option<u64>,
+    num_sub_vectors: Option<u64>,
 }
 
 impl Connection {
@@ -226,23 +241,31 @@ impl Connection {
     }
 
     /// Plans a query; it runs while its batches are read.
-    #[pyo3(signature = (sql, values, compression=None))]
+    #[pyo3(signature = (sql, values, compression=None, approximate=false))]
     fn sql(
         &self,
         py: Python<'_>,
         sql: &str,
         values: Vec<Bound<'_, PyAny>>,
         compression: Option<&str>,
+        approximate: bool,
     ) -> PyResult<QueryResult> {
-        let compression = to_compression(py, compression)?;
+        let (query, compression) = (QueryOptions::approximate(approximate), to_compression(py, compression)?);
         let (connection, params) = (self.live(py)?, params(&values)?);
-        let result = wait(py, connection.sql_compressed(sql, &params, compression))?.raise(py)?;
+        let result = wait(py, connection.sql_with(sql, &params, SqlOptions { query, compression }))?.raise(py)?;
         Ok(QueryResult::new(result))
     }
 
     /// The plan of a query as text.
-    fn explain<'py>(&self, py: Python<'py>, sql: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        self.call(py, ExplainQuery { sql: sql.into(), params: params(&values)? })
+    #[pyo3(signature = (sql, values, approximate=false))]
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        sql: &str,
+        values: Vec<Bound<'_, PyAny>>,
+        approximate: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, ExplainQuery { sql: sql.into(), params: params(&values)?, approximate })
     }
 
     /// Evaluates sample queries, given as pairs of text and parameters, and pins their rows and order.
@@ -329,10 +352,34 @@ impl Connection {
         write(engine, &connection, data, &request)
     }
 
-    /// Builds an index over the newest version; returns the new version.
-    fn create_index(&self, py: Python<'_>, request: IndexRequest) -> PyResult<u64> {
-        let (engine, connection) = self.local(py, "building an index")?;
-        wait(py, engine.create_index(&connection, &request))?.raise(py)
+    /// Executes a statement that changes the lake; returns its outcome. While it runs, `progress` is called with its newest
+    /// progress. If that raises, the statement is cancelled.
+    #[pyo3(signature = (sql, values, progress=None))]
+    fn execute<'py>(
+        &self,
+        py: Python<'py>,
+        sql: &str,
+        values: Vec<Bound<'py, PyAny>>,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (connection, params) = (self.live(py)?, params(&values)?);
+        let newest: Mutex<Option<StatementProgress>> = Mutex::new(None);
+        let report = |progress| *newest.lock() = Some(progress);
+        let tell = |py: Python<'_>| -> PyResult<()> {
+            let told = newest.lock().take();
+            if let (Some(progress), Some(told)) = (&progress, told) {
+                progress.call1((to_python(py, &told)?,))?;
+            }
+            Ok(())
+        };
+        let outcome = wait_with(py, connection.execute(sql, &params, &report), tell)?.raise(py)?;
+        to_python(py, &outcome)
+    }
+
+    /// Returns the statement that builds an index and replaces one of its name.
+    #[staticmethod]
+    fn index_statement(request: IndexRequest) -> String {
+        request.into_statement().to_string()
     }
 
     /// Excludes rows from later versions; returns the version that excludes them.
@@ -341,6 +388,26 @@ impl Connection {
         let (engine, connection) = self.local(py, "excluding rows")?;
         let name = TableName::try_new(name).raise(py)?;
         wait(py, engine.quarantine(&connection, &name, &row_addrs, reason.as_deref()))?.raise(py)
+    }
+}
+
+impl IndexRequest {
+    fn into_statement(self) -> CreateIndex {
+        let number = |number: Option<u64>| number.map(|number| OptionValue::Number(number.to_string()));
+        let options = [
+            ("num_partitions", number(self.num_partitions)),
+            ("num_sub_vectors", number(self.num_sub_vectors)),
+            ("metric", self.metric.map(OptionValue::Text)),
+        ];
+        CreateIndex {
+            or_replace: true,
+            name: self.name,
+            table: QualifiedName(vec![self.table]),
+            method: Some(self.kind),
+            column: self.column,
+            options: options.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect(),
+            ..CreateIndex::default()
+        }
     }
 }
 

@@ -56,13 +56,6 @@ pub trait Engine: Sync {
         request: &'a WriteRequest,
     ) -> BoxFuture<'a, Result<Box<dyn PlannedWrite>>>;
 
-    /// Builds an index over the newest version of a table; returns the new version.
-    ///
-    /// # Errors
-    /// A table or a column that does not exist; an unknown kind or metric; a column that the kind does not fit; storage
-    /// errors.
-    fn create_index<'a>(&'a self, connection: &'a Connection, request: &'a IndexRequest) -> BoxFuture<'a, Result<u64>>;
-
     /// Excludes rows from later versions of a table; returns the version that excludes them.
     ///
     /// # Errors
@@ -142,24 +135,6 @@ pub struct WriteRequest {
     pub mode: String,
     /// The most rows of a fragment; `None` means the engine's default.
     pub rows_per_fragment_max: Option<u64>,
-}
-
-/// The keys of the `IndexRequest` mapping in `_native.pyi`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct IndexRequest {
-    /// The name of the table.
-    pub table: String,
-    /// The column.
-    pub column: String,
-    /// `ivf_flat`, `ivf_pq`, `btree`, `bitmap` or `inverted`.
-    pub kind: String,
-    /// `l2`, `cosine` or `dot`.
-    pub metric: String,
-    /// The number of partitions of an index of vectors; `None` means a number that fits the rows.
-    pub num_partitions: Option<usize>,
-    /// The number of parts of a quantised vector; `None` means the engine's default.
-    pub num_sub_vectors: Option<usize>,
 }
 
 /// Makes an engine that of this process. The first one stays.

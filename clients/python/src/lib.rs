@@ -43,7 +43,7 @@ mod write;
 
 use pyo3::prelude::*;
 
-pub use engine::{Engine, IndexRequest, LakeOptions, OpenWrite, PlannedWrite, WriteRequest};
+pub use engine::{Engine, LakeOptions, OpenWrite, PlannedWrite, WriteRequest};
 
 /// Fills a native module: adds all classes and functions, and makes the engine, if there is one, that of this process.
 ///
@@ -59,6 +59,8 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     module.add_function(wrap_pyfunction!(column_shapes::column_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
+    module.add_function(wrap_pyfunction!(params::is_change, module)?)?;
+    module.add_function(wrap_pyfunction!(params::numbered_params, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;

@@ -3,6 +3,7 @@
 use arrow_array::{Array, ArrayRef, RecordBatchReader, new_null_array};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString};
+use stoker_dialect::numbered;
 use stoker_types::{ArrowParam, ErrorKind, ParamValue};
 
 use crate::arrow_import;
@@ -20,6 +21,19 @@ pub(crate) fn params(values: &[Bound<'_, PyAny>]) -> PyResult<Vec<ParamValue>> {
 #[pyfunction]
 pub(crate) fn params_json(py: Python<'_>, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
     serde_json::to_string(&params(&values)?).map_err(|source| error(py, ErrorKind::Internal, &source.to_string()))
+}
+
+/// Returns a query with numbers in place of its named placeholders (`$name`), and the names: first that of `$1`.
+#[pyfunction]
+pub(crate) fn numbered_params(py: Python<'_>, sql: &str) -> PyResult<(String, Vec<String>)> {
+    let query = numbered(sql).map_err(|source| error(py, ErrorKind::InvalidRequest, &source))?;
+    Ok((query.sql, query.names))
+}
+
+/// Whether a text is a statement that changes a lake, and no query.
+#[pyfunction]
+pub(crate) fn is_change(sql: &str) -> bool {
+    stoker_dialect::is_change(sql)
 }
 
 fn param(number: usize, value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {

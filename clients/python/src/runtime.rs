@@ -62,6 +62,19 @@ where
     F: Future + Send,
     F::Output: Send,
 {
+    wait_with(py, future, |_| Ok(()))
+}
+
+/// As [`wait`], and calls a function with the interpreter lock every 100 ms, whose exceptions are returned, too.
+pub(crate) fn wait_with<F>(
+    py: Python<'_>,
+    future: F,
+    mut tell: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     let Threads { runtime, ticker, .. } = threads(py)?;
     let _context = runtime.enter();
     let mut future = Box::pin(future);
@@ -78,7 +91,10 @@ where
         });
         match outcome {
             Some(output) => return Ok(output),
-            None => py.check_signals()?,
+            None => {
+                py.check_signals()?;
+                tell(py)?;
+            }
         }
     }
 }

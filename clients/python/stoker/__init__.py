@@ -21,7 +21,10 @@ import os as _os
 if (_os.cpu_count() or 1) <= 3:
     _os.environ.setdefault("LANCE_CPU_THREADS", "2")
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from stoker._batch import Batch
+from stoker._class_balance import ClassBalance
 from stoker._columns import tensor_shape
 from stoker._decode import ImageTransform
 from stoker._errors import (
@@ -39,38 +42,49 @@ from stoker._errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from stoker._image_grid import ImageGrid
 from stoker._lake import ColumnLayout, EpochVerdict, Finding, Lake, Table, VersionInfo, connect
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
+from stoker._plan import Plan
 from stoker._query import Query
 from stoker._rows import Cursor, Substitution
 from stoker._run import Run, RunEntry
+from stoker._statement import Outcome, StatementProgress
 from stoker._stats import Stall, StreamStats
 from stoker._stream import Stream
+
+if _TYPE_CHECKING:
+    from stoker._magic import Shell as _Shell
 
 __all__ = [
     "AlreadyExistsError",
     "Batch",
     "CancelledError",
+    "ClassBalance",
     "ColumnLayout",
     "Cursor",
     "DataCorruptError",
     "EpochVerdict",
     "ExpiredError",
     "Finding",
+    "ImageGrid",
     "ImageTransform",
     "InternalError",
     "InvalidRequestError",
     "Lake",
     "Mixture",
     "NotFoundError",
+    "Outcome",
     "PermissionDeniedError",
+    "Plan",
     "Query",
     "ResourceExhaustedError",
     "Run",
     "RunEntry",
     "Stall",
     "StateMismatchError",
+    "StatementProgress",
     "StokerError",
     "Stream",
     "StreamStats",
@@ -84,3 +98,10 @@ __all__ = [
     "mix",
     "tensor_shape",
 ]
+
+
+def load_ipython_extension(ipython: "_Shell") -> None:
+    """Adds the magic ``%%stoker`` to a shell of IPython; ``%load_ext stoker`` calls this."""
+    from stoker._magic import Magic
+
+    ipython.register_magic_function(Magic(ipython), "line_cell", "stoker")

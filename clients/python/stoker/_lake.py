@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
@@ -12,18 +12,30 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from stoker import _native
+from stoker._changes import (
+    Matched,
+    NotMatched,
+    merge_statement,
+    named,
+    struct_rows,
+    typed,
+    update_statement,
+    where_clause,
+)
 from stoker._column_shapes import column_shapes
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError, NotFoundError
+from stoker._names import quoted, quoted_column
 from stoker._numbers import whole, whole_or_none
 from stoker._query import Query
 from stoker._resume import resumed
 from stoker._run import Run
+from stoker._statement import Outcome, ProgressCallback, StatementProgress
 from stoker._stream import Stream
 
 __all__ = ["ColumnLayout", "EpochVerdict", "Finding", "Lake", "Table", "VersionInfo", "connect"]
 
-IndexKind = Literal["ivf_flat", "ivf_pq", "btree", "bitmap", "inverted"]
+IndexKind = Literal["ivf_flat", "ivf_pq", "ivf_hnsw_sq", "btree", "bitmap", "label_list", "ngram", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
 
 #: The maximum characters of a target.
@@ -163,7 +175,7 @@ class Lake:
         """
         return Table(self, self._native.table(name, whole_or_none("version", version, 0), tag))
 
-    def sql(self, sql: str, params: Sequence[Any] | None = None) -> Query:
+    def sql(self, sql: str, params: Sequence[Any] | None = None, *, approximate: bool = False) -> Query:
         """Plans a ``SELECT`` and returns it as a :class:`Query`.
 
         Args:
@@ -175,6 +187,9 @@ class Lake:
                 a date, datetime, time or timedelta, a Decimal, a UUID (as text), a list or an array of these, or a
                 pyarrow scalar. Lists of numbers are vectors, or sets for ``x IN ($1)`` and ``x = ANY($1)``. Integers
                 from 2**63 are ``BIGINT UNSIGNED``, from 2**64 ``DECIMAL(38, 0)``; datetimes with a time zone are UTC.
+            approximate: Whether an index may answer ``ORDER BY`` a distance with ``LIMIT``, such as
+                ``ORDER BY embedding <-> $1 LIMIT 10``. A row may then be missing; distances are exact. Streams of the
+                query are exact in any case. Default: no.
 
         Raises:
             InvalidRequestError: Malformed SQL, an unknown column, a statement that is not one ``SELECT``, missing
@@ -185,13 +200,49 @@ class Lake:
             >>> lake.sql("SELECT count(*) AS n FROM digits WHERE label = $1", params=[3]).to_arrow().to_pylist()
             [{'n': 2}]
         """
-        if isinstance(params, str | bytes | bytearray):
-            raise InvalidRequestError(
-                f"params is {type(params).__name__}; it must be a list of the values of $1, $2, …"
-            )
-        query = Query(self, sql, [] if params is None else params)
+        query = Query(self, sql, _values(params), approximate=bool(approximate))
         query._check()
         return query
+
+    def execute(
+        self, sql: str, params: Sequence[Any] | None = None, *, progress: ProgressCallback | None = None
+    ) -> Outcome:
+        """Executes one statement that changes the lake, such as ``UPDATE`` or ``CREATE INDEX``.
+
+        A statement becomes one commit, or none: if it fails, or if it is interrupted before its commit, the lake is as
+        before. It is sent once; if the answer of a server is lost, the message of the error says how to find out
+        whether it took effect. A server executes statements if it was started with ``--allow-writes``, for tokens with
+        the role ``write``.
+
+        Args:
+            sql: The statement: ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``TRUNCATE``; ``CREATE TABLE``,
+                ``ALTER TABLE``, ``DROP TABLE``; ``CREATE VIEW``, ``DROP VIEW``; ``CREATE INDEX``, ``DROP INDEX``,
+                ``OPTIMIZE INDEX``; ``CREATE TAG``, ``DROP TAG``; ``VACUUM``.
+            params: The values of ``$1``, ``$2``, …, as for :meth:`sql`. ``rows($1)`` reads a pyarrow array of structs
+                as a table.
+            progress: Is called with a :class:`StatementProgress`, a few times in a second while the statement runs. If
+                it raises, the statement is cancelled.
+
+        Raises:
+            InvalidRequestError: A query, malformed SQL, an unknown column or option, or a column of another type.
+            NotFoundError: A table, view, index or tag does not exist.
+            AlreadyExistsError: A table, view, index or tag of the name exists.
+            PermissionDeniedError: The server or the role of the token does not allow it.
+            UnavailableError: Other commits came in between too often, or the answer was lost.
+
+        Example:
+            >>> outcome = lake.execute("CREATE INDEX ON digits (label)")
+            >>> outcome.table, outcome.num_rows
+            ('digits', 20)
+            >>> lake.execute("UPDATE digits SET label = 0 WHERE label > $1", [7]).num_rows
+            4
+        """
+        values = list(_values(params))
+        if progress is not None and not callable(progress):
+            raise InvalidRequestError(f"progress is a {type(progress).__name__}; it must be a function")
+        tell = None if progress is None else _telling(progress)
+        outcome = self._native.execute(sql, values, tell)
+        return Outcome(**_known(outcome, Outcome))
 
     def resume(
         self,
@@ -285,6 +336,65 @@ class Lake:
         self._native.write(arrow_stream(data, encoded_images), request)
         return self.table(name)
 
+    def drop_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> Outcome:
+        """Removes a table with all of its versions, its tags and its indexes.
+
+        Args:
+            name: The name of the table.
+            if_exists: Whether a table that does not exist is no error.
+            cascade: Whether the table is removed although streams hold versions of it; these streams then fail.
+
+        Raises:
+            NotFoundError: The table does not exist; the message lists those that do.
+            StokerError: As for :meth:`execute`; and streams hold versions of the table.
+
+        Example:
+            >>> str(lake.drop_table("nothing", if_exists=True))
+            'DROP TABLE of table nothing: there is no such table'
+        """
+        exists, all_of_it = ("IF EXISTS " if if_exists else ""), (" CASCADE" if cascade else "")
+        return self.execute(f"DROP TABLE {exists}{named('name', name)}{all_of_it}")
+
+    def create_view(self, name: str, query: str, *, replace: bool = False) -> Outcome:
+        """Stores a query under a name, which other queries and streams then read like a table.
+
+        The tables of the query are read at their newest versions, unless it names versions. Streams keep the query and
+        the versions that they began with.
+
+        Args:
+            name: The name of the view; no table has it.
+            query: A ``SELECT`` without parameters.
+            replace: Whether a view of the name is replaced. Default: it is an error.
+
+        Raises:
+            AlreadyExistsError: A view of the name exists.
+            InvalidRequestError: The query cannot be planned, reads the view itself, or a table has the name.
+            StokerError: As for :meth:`execute`.
+
+        Example:
+            >>> outcome = lake.create_view("small", "SELECT * FROM digits WHERE label < 3")
+            >>> lake.sql("SELECT count(*) AS n FROM small").to_arrow().to_pylist()
+            [{'n': 6}]
+        """
+        if not isinstance(query, str):
+            raise InvalidRequestError(f"query is a {type(query).__name__}; it must be the text of a SELECT")
+        create = "CREATE OR REPLACE VIEW" if replace else "CREATE VIEW"
+        return self.execute(f"{create} {named('name', name)} AS {query}")
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> Outcome:
+        """Removes a view. Its tables stay, and so do streams of the view.
+
+        Args:
+            name: The name of the view.
+            if_exists: Whether a view that does not exist is no error.
+
+        Raises:
+            NotFoundError: The view does not exist; the message lists those that do.
+            StokerError: As for :meth:`execute`.
+        """
+        exists = "IF EXISTS " if if_exists else ""
+        return self.execute(f"DROP VIEW {exists}{named('name', name)}")
+
     def streams(self) -> list[dict[str, Any]]:
         """Returns the open streams of the server, or of this connection, with client, epoch, rank, rows and bytes.
 
@@ -348,6 +458,11 @@ class Lake:
             )
             for verdict in verdicts
         ]
+
+    def _repr_html_(self) -> str:
+        from stoker._html import lake_html
+
+        return lake_html(self)
 
     def __repr__(self) -> str:
         return f"Lake({self._target!r})"
@@ -581,40 +696,258 @@ class Table:
         self._lake._native.write(stream, request)
         return self._lake.table(self.name)
 
+    def delete(
+        self, where: str, params: Sequence[Any] | None = None, *, progress: ProgressCallback | None = None
+    ) -> Outcome:
+        """Deletes rows of the newest version in one atomic commit; this object keeps its version and its rows.
+
+        Args:
+            where: The condition that chooses the rows, as in ``DELETE FROM … WHERE``; :meth:`truncate` removes all.
+            params: The values of ``$1``, ``$2``, … in it, as for :meth:`Lake.sql`.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: The condition is malformed, or a parameter is missing.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> lake.table("digits").delete("label IN (1, $1)", [2]).num_rows
+            4
+        """
+        if where is None:
+            raise InvalidRequestError("where is None; it must be a condition, and truncate() removes all rows")
+        return self._lake.execute(f"DELETE FROM {quoted(self.name)}{where_clause(where)}", params, progress=progress)
+
+    def update(
+        self,
+        values: Mapping[str, Any] | None = None,
+        where: str | None = None,
+        params: Sequence[Any] | None = None,
+        *,
+        expressions: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Outcome:
+        """Gives rows of the newest version new values in one atomic commit; this object keeps its version.
+
+        Other columns are neither read nor written, and rows keep their addresses.
+
+        Args:
+            values: The new value of each column, such as ``{"label": 3}``; values as parameters of :meth:`Lake.sql`,
+                lists and arrays for vectors and tensors.
+            where: The condition that chooses the rows. Default: all rows.
+            params: The values of ``$1``, ``$2``, … (or ``?``) in the expressions and the condition.
+            expressions: An expression of SQL for each column, such as ``{"label": "label + 1"}``.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: A column does not exist, a value does not fit, or a parameter is missing.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> table = lake.table("digits")
+            >>> table.update({"name": "seven"}, "label = $1", [7], expressions={"label": "label + 70"}).num_rows
+            2
+            >>> lake.sql("SELECT label, name FROM digits WHERE name = 'seven' LIMIT 1").to_arrow().to_pylist()
+            [{'label': 77, 'name': 'seven'}]
+        """
+        sql, all_params = update_statement(self.name, values, expressions, where, _values(params))
+        return self._lake.execute(sql, all_params, progress=progress)
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        when_matched: Matched | Mapping[str, str] = "update",
+        when_not_matched: NotMatched = "insert",
+        progress: ProgressCallback | None = None,
+    ) -> Outcome:
+        """Merges rows into the newest version in one atomic commit: updates those that exist, and inserts the others.
+
+        The rows are sent as a parameter, so that a server takes about 12 MB of them. Write more rows to a table first,
+        and use ``MERGE INTO … USING …`` with :meth:`Lake.execute`, which also has conditions.
+
+        Args:
+            source: The rows, as for :meth:`Lake.create_table`. No two of them may match the same row.
+            on: The column or columns that are equal in a row and its match.
+            when_matched: What happens to a row that has a match: ``"update"`` sets all columns of the source,
+                ``"delete"``, ``"ignore"``, or a dict with an expression for each column to set, in which ``target`` is
+                the table and ``source`` the rows, such as ``{"n": "target.n + source.n"}``.
+            when_not_matched: What happens to a row of the source without a match: ``"insert"`` or ``"ignore"``.
+                Columns that the source does not have become NULL.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: A column does not exist, a value does not fit, or rows of the source match the same
+                row, which the message names.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> rows = {"label": [3], "name": ["three"]}
+            >>> lake.table("digits").merge(rows, "label", when_not_matched="ignore").num_rows
+            2
+        """
+        rows = struct_rows(source)
+        names = [field.name for field in rows.type]
+        sql = merge_statement(self.name, names, on, when_matched, when_not_matched)
+        return self._lake.execute(sql, [rows], progress=progress)
+
+    def truncate(self) -> Outcome:
+        """Removes all rows by a new version; this object keeps its version and its rows.
+
+        Raises:
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        return self._lake.execute(f"TRUNCATE TABLE {quoted(self.name)}")
+
+    def add_column(
+        self,
+        name: str,
+        data_type: str | None = None,
+        *,
+        value: str | None = None,
+        params: Sequence[Any] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Table:
+        """Adds a column in one atomic commit; the other columns are not written again.
+
+        Args:
+            name: The name of the column.
+            data_type: Its type in SQL, such as ``"BIGINT"``, ``"TEXT"`` or ``"FLOAT[128]"``. Default: that of the
+                expression.
+            value: An expression of SQL for its values in the rows that exist, such as ``"label + 1"``. Default: NULL.
+            params: The values of ``$1``, ``$2``, … in it, as for :meth:`Lake.sql`.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column exists, or type and expression do not fit.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> table = lake.table("digits").add_column("is_even", value="label % 2 = 0")
+            >>> str(table.schema.field("is_even").type)
+            'bool'
+        """
+        sql = f"ALTER TABLE {quoted(self.name)} ADD COLUMN {quoted_column('name', name)}"
+        self._lake.execute(sql + typed(data_type, value), params, progress=progress)
+        return self._lake.table(self.name)
+
+    def drop_column(self, *names: str) -> Table:
+        """Removes columns from the next version of the table; older versions keep them.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: A column does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        if not names:
+            raise InvalidRequestError("there is no column to drop; give one or more names")
+        dropped = ", ".join(f"DROP COLUMN {quoted_column('name', name)}" for name in names)
+        self._lake.execute(f"ALTER TABLE {quoted(self.name)} {dropped}")
+        return self._lake.table(self.name)
+
+    def rename_column(self, name: str, new_name: str) -> Table:
+        """Gives a column another name from the next version on; older versions keep the old one.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column does not exist, or another one has the new name.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        renamed = f"{quoted_column('name', name)} TO {quoted_column('new_name', new_name)}"
+        self._lake.execute(f"ALTER TABLE {quoted(self.name)} RENAME COLUMN {renamed}")
+        return self._lake.table(self.name)
+
     def create_index(
         self,
         column: str,
         *,
         kind: IndexKind,
-        metric: Metric = "l2",
+        name: str | None = None,
+        metric: Metric | None = None,
         num_partitions: int | None = None,
         num_sub_vectors: int | None = None,
+        progress: ProgressCallback | None = None,
     ) -> Table:
-        """Builds an index over a column of the newest version, and replaces an existing one.
+        """Builds an index over a column of the newest version, and replaces an existing one of the same name.
+
+        The same as ``CREATE OR REPLACE INDEX``, see :meth:`Lake.execute`, with the same defaults.
 
         Args:
-            column: A vector column for ``ivf_flat`` and ``ivf_pq``, a text column for ``inverted``, otherwise a scalar
-                column.
+            column: A vector column for the kinds that begin with ``ivf``, a text column for ``inverted`` and ``ngram``,
+                a column of lists for ``label_list``, otherwise a scalar column.
             kind: The kind of index.
-            metric: The distance of a vector index; searches with another distance do not use the index.
-            num_partitions: The number of partitions of the vector space. Default: one per 4,096 rows, at most 65,536.
-            num_sub_vectors: The number of parts of a vector for ``ivf_pq``, which must divide its size. Default: 16.
+            name: The name of the index. Default: ``<column>_idx``.
+            metric: The distance of a vector index: ``"l2"``, ``"cosine"`` or ``"dot"``; searches with another distance
+                do not use the index. Default: ``"l2"``.
+            num_partitions: The number of partitions of the vector space. Default: one per 4,096 rows, at most 65,536;
+                for ``ivf_hnsw_sq`` one per 1,048,576 rows.
+            num_sub_vectors: The number of parts of a vector for ``ivf_pq``, which must divide its size. Default: the
+                largest one up to 16.
+            progress: As for :meth:`Lake.execute`.
 
         Returns:
             The table at its new version.
 
         Raises:
             InvalidRequestError: The column does not exist, its type does not fit, or a number is out of range.
+            StokerError: As for :meth:`Lake.execute`.
         """
         request: _native.IndexRequest = {
             "table": self.name,
             "column": column,
             "kind": kind,
+            "name": name,
             "metric": metric,
             "num_partitions": whole_or_none("num_partitions", num_partitions, 1, _PARTITIONS_MAX),
             "num_sub_vectors": whole_or_none("num_sub_vectors", num_sub_vectors, 1, _SUB_VECTORS_MAX),
         }
-        self._lake._native.create_index(request)
+        self._lake.execute(_native.Connection.index_statement(request), progress=progress)
+        return self._lake.table(self.name)
+
+    def drop_index(self, name: str) -> Table:
+        """Removes an index from the next version of the table; older versions keep their index.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            NotFoundError: The index does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        if not isinstance(name, str):
+            raise InvalidRequestError(f"name is a {type(name).__name__}; it must be the name of an index")
+        self._lake.execute(f"DROP INDEX {quoted(name)} ON {quoted(self.name)}")
+        return self._lake.table(self.name)
+
+    def optimize_indexes(self, name: str | None = None, *, progress: ProgressCallback | None = None) -> Table:
+        """Adds the rows that the indexes of the newest version do not cover to them.
+
+        Searches find these rows without it, too, but compare them one by one. Partitions and code books of vector
+        indexes stay as they are: build the index again when the rows have become very different.
+
+        Args:
+            name: The index. Default: all indexes of the table.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            The table at its newest version, which is a new one if an index did not cover all rows.
+
+        Raises:
+            NotFoundError: The index does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        if name is not None and not isinstance(name, str):
+            raise InvalidRequestError(f"name is a {type(name).__name__}; it must be the name of an index")
+        index = "" if name is None else f"{quoted(name)} "
+        self._lake.execute(f"OPTIMIZE INDEX {index}ON {quoted(self.name)}", progress=progress)
         return self._lake.table(self.name)
 
     def quarantine(self, row_ids: Iterable[int], reason: str | None = None) -> Table:
@@ -653,6 +986,11 @@ class Table:
     def __len__(self) -> int:
         return self.num_rows
 
+    def _repr_html_(self) -> str:
+        from stoker._html import table_html
+
+        return table_html(self)
+
     def __repr__(self) -> str:
         return f"Table({self.name!r}, version={self.version}, rows={self.num_rows})"
 
@@ -662,3 +1000,29 @@ class Table:
 
 def _reopened(lake: Lake, name: str, version: int) -> Table:
     return lake.table(name, version=version)
+
+
+def _values(params: Sequence[Any] | None) -> Sequence[Any]:
+    """Returns the values of parameters.
+
+    Raises:
+        InvalidRequestError: They are one text.
+    """
+    if isinstance(params, str | bytes | bytearray):
+        raise InvalidRequestError(f"params is {type(params).__name__}; it must be a list of the values of $1, $2, …")
+    return [] if params is None else params
+
+
+def _telling(progress: ProgressCallback) -> Callable[[dict[str, Any]], object]:
+    """Returns a function that calls ``progress`` with what the native module tells."""
+
+    def tell(told: dict[str, Any]) -> object:
+        return progress(StatementProgress(**_known(told, StatementProgress)))
+
+    return tell
+
+
+def _known(values: Mapping[str, Any], kind: type[Outcome] | type[StatementProgress]) -> dict[str, Any]:
+    """Returns the values that a class has as fields; a later server may send more."""
+    names = {known.name for known in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}

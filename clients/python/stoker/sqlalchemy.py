@@ -97,17 +97,12 @@ class StokerDialect(default.DefaultDialect):
     @reflection.cache
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         """Returns the names of the tables."""
-        objects = _driver(connection).adbc_get_objects(depth="tables", db_schema_filter=schema or _SCHEMA).read_all()
-        return [
-            table["table_name"]
-            for catalog in objects.to_pylist()
-            for found in catalog["catalog_db_schemas"] or []
-            for table in found["db_schema_tables"] or []
-        ]
+        return _names(connection, schema, "TABLE")
 
     def has_table(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> bool:
-        """Returns whether there is a table."""
-        return table_name in self.get_table_names(connection, schema, **kw)
+        """Returns whether there is a table or a view."""
+        names = self.get_table_names(connection, schema, **kw) + self.get_view_names(connection, schema, **kw)
+        return table_name in names
 
     @reflection.cache
     def get_columns(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
@@ -136,14 +131,28 @@ class StokerDialect(default.DefaultDialect):
         """Returns none: drivers need not know indexes."""
         return []
 
+    @reflection.cache
     def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
-        """Returns none: a lake has no views."""
-        return []
+        """Returns the names of the views."""
+        return _names(connection, schema, "VIEW")
 
 
 def _driver(connection: Connection) -> Any:
     """Returns the connection of the driver."""
     return connection.connection.dbapi_connection
+
+
+def _names(connection: Connection, schema: str | None, kind: str) -> list[str]:
+    """Returns the names of the tables or of the views."""
+    objects = _driver(connection).adbc_get_objects(
+        depth="tables", db_schema_filter=schema or _SCHEMA, table_types_filter=[kind]
+    )
+    return [
+        table["table_name"]
+        for catalog in objects.read_all().to_pylist()
+        for found in catalog["catalog_db_schemas"] or []
+        for table in found["db_schema_tables"] or []
+    ]
 
 
 def _type(data_type: pa.DataType) -> types.TypeEngine[Any]:

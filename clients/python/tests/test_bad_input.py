@@ -54,7 +54,8 @@ QUERIES = [
     (f"{IDS} WHERE", "invalid_request", ["Expected: an expression, found: EOF"]),
     ("SELECT id FROM 'samples", "invalid_request", ["Unterminated string literal at Line: 1, Column: 16"]),
     (f"{IDS}; {IDS}", "invalid_request", ["several statements"]),
-    ("DROP TABLE samples", "invalid_request", ["DROP TABLE", "only SELECT"]),
+    ("DROP TABLE samples", "invalid_request", ["a statement that changes the lake", "lake.execute"]),
+    ("SET a = 1", "invalid_request", ["SET a", "only SELECT"]),
     (f"{IDS} WHERE id = $1", "invalid_request", ["parameter $1"]),
     (f"{IDS} WHERE id > {'+'.join('1' * 2000)}", "invalid_request", ["levels of nesting", "the limit is 400"]),
     ("SELECT repeat('x', 1000000000)", "invalid_request", ["function repeat"]),
@@ -257,13 +258,12 @@ def test_writing(place: stoker.Lake, server: Server) -> None:
     table, columns = place.table("samples"), make_columns(3)
     del columns["label"]
     if place.target == server.url:
-        calls: list[Callable[[], object]] = [
-            partial(place.create_table, "t", columns),
-            partial(table.append, columns),
-            partial(table.create_index, "label", kind="btree"),
-        ]
+        calls: list[Callable[[], object]] = [partial(place.create_table, "t", columns), partial(table.append, columns)]
         for call in calls:
             refuses("invalid_request", ["needs a connection to the lake itself"], call)
+        read_only = ["does not support writing", "--allow-writes"]
+        refuses("permission_denied", read_only, table.create_index, "label", kind="btree")
+        refuses("permission_denied", read_only, place.execute, "DROP INDEX label_idx ON samples")
         return
     refuses("already_exists", ["table samples already exists in /"], place.create_table, "samples", columns)
     refuses("invalid_request", ["table samples", "column label"], table.append, columns)

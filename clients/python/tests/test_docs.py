@@ -16,7 +16,7 @@ import pytest
 
 import stoker
 
-MODULES = ["_batch", "_columns", "_decode", "_lake", "_numpy", "_query", "_stream"]
+MODULES = ["_batch", "_class_balance", "_columns", "_decode", "_lake", "_numpy", "_plan", "_query", "_stream"]
 
 
 @pytest.fixture

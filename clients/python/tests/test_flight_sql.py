@@ -73,7 +73,7 @@ def test_metadata_describes_the_lake(connection: Connection) -> None:
     info = connection.adbc_get_info()
     assert info["vendor_name"] == "Stoker"
     assert info["driver_name"] == "ADBC Flight SQL Driver - Go"
-    assert connection.adbc_get_table_types() == ["TABLE"]
+    assert connection.adbc_get_table_types() == ["TABLE", "VIEW"]
     assert connection.adbc_current_catalog == "lake"
     assert connection.adbc_current_db_schema == "public"
     (catalog,) = connection.adbc_get_objects(depth="all").read_all().to_pylist()
@@ -101,7 +101,7 @@ def test_errors_name_what_is_wrong(connection: Connection) -> None:
         ("SELECT nothing FROM samples", adbc_driver_manager.ProgrammingError, "nothing"),
         ("SELEC 1", adbc_driver_manager.ProgrammingError, "SELEC"),
         ("SELECT * FROM missing", adbc_driver_manager.Error, "missing"),
-        ("DELETE FROM samples", adbc_driver_manager.Error, "not allowed"),
+        ("DELETE FROM samples", adbc_driver_manager.Error, "does not support writing: start it with --allow-writes"),
     ]:
         with connection.cursor() as cursor, pytest.raises(kind, match=part):
             cursor.execute(sql)
@@ -109,6 +109,38 @@ def test_errors_name_what_is_wrong(connection: Connection) -> None:
         cursor.execute("SELECT id FROM samples WHERE id = ? AND label = ?", [1])
     with connection.cursor() as cursor, pytest.raises(adbc_driver_manager.Error, match="does not support writing"):
         cursor.adbc_ingest("more", pa.table({"a": [1]}))
+
+
+def test_a_driver_changes_a_lake_whose_server_allows_it(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("samples", make_columns(NUM_ROWS))
+    server = Server(str(tmp_path), {"STOKER_ALLOW_WRITES": "true"})
+    try:
+        with flight_sql.connect(server.url.replace("grpc://", "grpc+tcp://")) as connection:
+            with connection.cursor() as cursor:
+                # The driver asks for rows, and gets one that tells the outcome.
+                cursor.execute("CREATE INDEX ON samples (label)")
+                outcome = cursor.fetch_arrow_table().to_pylist()
+                assert [(row["statement"], row["table_name"], row["num_rows"]) for row in outcome] == [
+                    ("CREATE INDEX", "samples", NUM_ROWS)
+                ]
+                cursor.execute("SHOW INDEXES FROM samples")
+                assert cursor.fetch_arrow_table()["index_name"].to_pylist() == ["label_idx"]
+            with connection.cursor() as cursor:
+                # An update, as tools send it that know what they execute.
+                cursor.adbc_statement.set_sql_query("DROP INDEX label_idx ON samples")
+                assert cursor.adbc_statement.execute_update() == -1
+            with connection.cursor() as cursor:
+                cursor.adbc_prepare("CREATE INDEX ON samples USING bitmap (label)")
+                cursor.adbc_statement.execute_update()
+            missing = pytest.raises(adbc_driver_manager.Error, match="index nothing of table")
+            with connection.cursor() as cursor, missing:
+                cursor.execute("DROP INDEX nothing ON samples")
+        found = lake.sql("SELECT index_name, index_type, num_rows_covered FROM indexes(samples)").to_arrow()
+        assert found.to_pylist() == [{"index_name": "label_idx", "index_type": "Bitmap", "num_rows_covered": NUM_ROWS}]
+        assert lake.table("samples").version == 4
+    finally:
+        server.stop()
 
 
 def test_a_result_can_be_cancelled(tmp_path: Path) -> None:
@@ -265,7 +297,7 @@ def test_what_a_reader_binds_counts_against_its_limit(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(adbc_driver_manager.Error, match="reader"):
                         cursor.execute(sql, ["x" * size])
-            with pytest.raises(adbc_driver_manager.Error, match="does not support writing"):
+            with pytest.raises(adbc_driver_manager.Error, match="a bulk insert needs the role write"):
                 cursor.adbc_ingest("more", pa.table({"a": [1]}))
         assert len(list((path / "_stoker" / "parameters").iterdir())) == 1
     finally:

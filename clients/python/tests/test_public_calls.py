@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -137,6 +138,19 @@ CALLS: dict[str, tuple[Call, str]] = {
         ).to_arrow(),
         BOTH,
     ),
+    "Lake.sql(approximate)": (
+        lambda lake, value: lake.sql(
+            "SELECT id FROM samples ORDER BY emb <-> [1, 2, 3, 4] LIMIT 3", approximate=value
+        ).to_arrow(),
+        BOTH,
+    ),
+    "Lake.execute(sql)": (lambda lake, value: lake.execute(value), BOTH),
+    "Lake.execute(params)": (lambda lake, value: lake.execute("OPTIMIZE INDEX ON samples", params=value), BOTH),
+    "Lake.execute(one parameter)": (
+        lambda lake, value: lake.execute("OPTIMIZE INDEX ON samples", params=[value]),
+        BOTH,
+    ),
+    "Lake.execute(progress)": (lambda lake, value: lake.execute("OPTIMIZE INDEX ON samples", progress=value), BOTH),
     "Lake.resume(state)": (lambda lake, value: lake.resume(value, batch_size=4), BOTH),
     **{f"Lake.resume({name})": (resume_with(name), BOTH) for name in RESUME_OPTIONS},
     "Lake.run(run_id)": (lambda lake, value: lake.run(value), BOTH),
@@ -163,20 +177,71 @@ CALLS: dict[str, tuple[Call, str]] = {
     "Table.append(data)": (lambda lake, value: lake.table("samples").append(value), LOCAL),
     "Table.append(column)": (lambda lake, value: lake.table("photos").append({"photo": value}), LOCAL),
     "Table.tag(name)": (lambda lake, value: lake.table("samples").tag(value), BOTH),
-    "Table.create_index(column)": (lambda lake, value: lake.table("samples").create_index(value, kind="btree"), LOCAL),
-    "Table.create_index(kind)": (lambda lake, value: lake.table("samples").create_index("id", kind=value), LOCAL),
+    "Lake.drop_table(name)": (lambda lake, value: lake.drop_table(value), BOTH),
+    "Lake.create_view(name)": (lambda lake, value: lake.create_view(value, SAMPLES, replace=True), BOTH),
+    "Lake.create_view(query)": (lambda lake, value: lake.create_view("seen", value, replace=True), BOTH),
+    "Lake.drop_view(name)": (lambda lake, value: lake.drop_view(value), BOTH),
+    "Table.delete(where)": (lambda lake, value: lake.table("samples").delete(value), BOTH),
+    "Table.delete(params)": (lambda lake, value: lake.table("samples").delete("id = $1", value), BOTH),
+    "Table.delete(one parameter)": (lambda lake, value: lake.table("samples").delete("id = $1", [value]), BOTH),
+    "Table.update(values)": (lambda lake, value: lake.table("samples").update(value), BOTH),
+    "Table.update(one value)": (lambda lake, value: lake.table("samples").update({"name": value}, "id = 3"), BOTH),
+    "Table.update(one tensor)": (lambda lake, value: lake.table("samples").update({"image": value}, "id = 3"), BOTH),
+    "Table.update(column)": (lambda lake, value: lake.table("samples").update({value: 1}, "id = 3"), BOTH),
+    "Table.update(where)": (lambda lake, value: lake.table("samples").update({"label": 1}, value), BOTH),
+    "Table.update(expressions)": (lambda lake, value: lake.table("samples").update(expressions=value), BOTH),
+    "Table.update(one expression)": (
+        lambda lake, value: lake.table("samples").update(where="id = 3", expressions={"label": value}),
+        BOTH,
+    ),
+    "Table.merge(source)": (lambda lake, value: lake.table("samples").merge(value, "id"), BOTH),
+    "Table.merge(one value)": (
+        lambda lake, value: lake.table("samples").merge(
+            {"id": [value], "name": ["x"]}, "id", when_not_matched="ignore"
+        ),
+        BOTH,
+    ),
+    "Table.merge(on)": (lambda lake, value: lake.table("samples").merge({"id": [1], "name": ["x"]}, value), BOTH),
+    "Table.merge(when_matched)": (
+        lambda lake, value: lake.table("samples").merge(
+            {"id": [1], "name": ["x"]}, "id", when_matched=value, when_not_matched="ignore"
+        ),
+        BOTH,
+    ),
+    "Table.merge(when_not_matched)": (
+        lambda lake, value: lake.table("samples").merge({"id": [1], "name": ["x"]}, "id", when_not_matched=value),
+        BOTH,
+    ),
+    "Table.add_column(name)": (lambda lake, value: lake.table("photos").add_column(value, "INT"), BOTH),
+    "Table.add_column(data_type)": (lambda lake, value: lake.table("photos").add_column("more", value), BOTH),
+    "Table.add_column(value)": (lambda lake, value: lake.table("photos").add_column("more", value=value), BOTH),
+    "Table.add_column(one parameter)": (
+        lambda lake, value: lake.table("photos").add_column("more", "TEXT", value="$1", params=[value]),
+        BOTH,
+    ),
+    "Table.drop_column(names)": (lambda lake, value: lake.table("samples").drop_column(value), BOTH),
+    "Table.rename_column(name)": (lambda lake, value: lake.table("photos").rename_column(value, "other"), BOTH),
+    "Table.rename_column(new_name)": (lambda lake, value: lake.table("samples").rename_column("emb", value), LOCAL),
+    "Table.create_index(column)": (lambda lake, value: lake.table("samples").create_index(value, kind="btree"), BOTH),
+    "Table.create_index(kind)": (lambda lake, value: lake.table("samples").create_index("id", kind=value), BOTH),
+    "Table.create_index(name)": (
+        lambda lake, value: lake.table("samples").create_index("id", kind="btree", name=value),
+        BOTH,
+    ),
     "Table.create_index(metric)": (
         lambda lake, value: lake.table("samples").create_index("emb", kind="ivf_flat", metric=value),
-        LOCAL,
+        BOTH,
     ),
     "Table.create_index(num_partitions)": (
         lambda lake, value: lake.table("samples").create_index("emb", kind="ivf_flat", num_partitions=value),
-        LOCAL,
+        BOTH,
     ),
     "Table.create_index(num_sub_vectors)": (
         lambda lake, value: lake.table("samples").create_index("emb", kind="ivf_pq", num_sub_vectors=value),
-        LOCAL,
+        BOTH,
     ),
+    "Table.drop_index(name)": (lambda lake, value: lake.table("samples").drop_index(value), BOTH),
+    "Table.optimize_indexes(name)": (lambda lake, value: lake.table("samples").optimize_indexes(value), BOTH),
     "Table.quarantine(row_ids)": (lambda lake, value: lake.table("samples").quarantine(value), LOCAL),
     "Table.quarantine(one row)": (lambda lake, value: lake.table("samples").quarantine([value]), LOCAL),
     "Table.quarantine(reason)": (lambda lake, value: lake.table("samples").quarantine([0], value), LOCAL),
@@ -185,6 +250,24 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda lake, value: lake.sql(SAMPLES).to_reader(compression=value).read_all(),
         BOTH,
     ),
+    "Query.to_parquet(path)": (lambda lake, value: lake.sql(SAMPLES).to_parquet(value), BOTH),
+    "Query.to_parquet(compression)": (
+        lambda lake, value: lake.sql(SAMPLES).to_parquet(os.devnull, compression=value),
+        BOTH,
+    ),
+    "Query.to_parquet(row_group_rows)": (
+        lambda lake, value: lake.sql(SAMPLES).to_parquet(os.devnull, row_group_rows=value),
+        BOTH,
+    ),
+    "Query.class_balance(column)": (lambda lake, value: repr(lake.sql(SAMPLES).class_balance(value)), BOTH),
+    "Query.image_grid(column)": (lambda lake, value: lake.sql(SAMPLES).image_grid(value), BOTH),
+    **{
+        f"Query.image_grid({name})": (
+            lambda lake, value, name=name: lake.sql(SAMPLES).image_grid("image", **{name: value})._repr_html_(),
+            BOTH,
+        )
+        for name in ("rows", "columns", "label")
+    },
     **{f"Query.stream({name})": (stream_with(name), BOTH) for name in STREAM_OPTIONS},
     "Query.stream(rank)": (stream_with("rank", world_size=2), BOTH),
     "Query.stream(world_size)": (stream_with("world_size", rank=0), BOTH),
@@ -273,7 +356,7 @@ def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     # A lake of its own: hostile values leave row sets of hundreds of MB in it, which nobody should copy.
     served = tmp_path_factory.mktemp("served") / "lake"
     shutil.copytree(template, served)
-    running = Server(str(served))
+    running = Server(str(served), {"STOKER_ALLOW_WRITES": "true"})
     yield running
     assert running.process.poll() is None, "the server lives on"
     running.process.terminate()

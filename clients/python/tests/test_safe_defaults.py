@@ -43,6 +43,7 @@ ACTIONS: dict[str, tuple[str, dict[str, object]]] = {
     "describe": ("read", {"table": "samples"}),
     "doctor": ("read", {"table": "samples"}),
     "explain": ("read", {"sql": "SELECT id, image FROM samples WHERE label < 3"}),
+    "execute": ("write", {"sql": "CREATE INDEX ON samples (label)"}),
     "verify": ("read", {"receipts": []}),
     "run": ("read", {"run_id": "nobody"}),
     "log_bad_rows": ("read", {"bad_rows": []}),

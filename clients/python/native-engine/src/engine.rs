@@ -7,10 +7,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{ClientOptions, ConnectOptions, Connection, Error, LocalLake, Result, StorageOptions};
 use stoker_lake::LakeStore;
-use stoker_python::{Engine, IndexRequest, LakeOptions, PlannedWrite, WriteRequest};
+use stoker_python::{Engine, LakeOptions, PlannedWrite, WriteRequest};
 use stoker_types::TableName;
 
-use crate::index::create_index;
 use crate::write::plan_write;
 
 /// The engine that is linked into this module.
@@ -41,10 +40,6 @@ impl Engine for LocalEngine {
         request: &'a WriteRequest,
     ) -> BoxFuture<'a, Result<Box<dyn PlannedWrite>>> {
         async move { plan_write(lake_of(connection)?, request).await }.boxed()
-    }
-
-    fn create_index<'a>(&'a self, connection: &'a Connection, request: &'a IndexRequest) -> BoxFuture<'a, Result<u64>> {
-        async move { create_index(lake_of(connection)?, request).await }.boxed()
     }
 
     fn quarantine<'a>(

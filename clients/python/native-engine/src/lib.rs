@@ -1,7 +1,6 @@
 //! The native module of the Python package `stoker-engine`: all of `stoker-python`, and the engine.
 
 mod engine;
-mod index;
 mod write;
 
 use pyo3::prelude::*;

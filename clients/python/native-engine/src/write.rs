@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use stoker::{Error, Result};
+use stoker::{Error, Result, refuse_view};
 use stoker_columns::{Mismatch, WrongValue, fit, target_schema, wrong_value};
 use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
 use stoker_python::{OpenWrite, PlannedWrite, WriteRequest};
@@ -47,6 +47,9 @@ pub(crate) async fn plan_write(lake: &LakeStore, request: &WriteRequest) -> Resu
     if mode == CommitMode::Create && existing.is_some() {
         let (table, lake) = (name.to_string(), lake.uri().to_string());
         return Err(stoker_lake::Error::TableExists { table, lake }.into());
+    }
+    if mode != CommitMode::Append && existing.is_none() {
+        refuse_view(lake, &name).await?;
     }
     let mut options = WriteOptions::default();
     if let Some(rows) = request.rows_per_fragment_max {
