@@ -3,28 +3,32 @@
     python clients/python/bench/bench_sql.py --stoker target/release/stoker --dir /data/bench-sql
 
 ``cargo xtask bench sql`` builds what it needs and runs it. Both sides read the same rows: the same Lance tables, which
-Stoker wrote, and for DuckDB a Parquet file of them. They take turns in one process, ``--repeat`` times, and the side
-that begins changes with each turn. Before, each side runs once. Figures are medians of the turns, a figure of a turn is
-the median of ``--queries`` queries where single queries are measured, and the ratio is the median of the ratios within
-each turn.
+Stoker wrote, and for DuckDB a Parquet file of them; each side changes a table that it wrote itself. They take turns in
+one process, ``--repeat`` times, and the side that begins changes with each turn. Before, each side runs once. Figures
+are medians of the turns, a figure of a turn is the median of ``--queries`` queries where single queries are measured,
+and the ratio is the median of the ratios within each turn.
 
 Parts:
 
-- ``builds``: indexes beside those of pylance with the same parameters, ``--build-repeat`` times;
+- ``builds``: ``CREATE OR REPLACE INDEX`` beside pylance with the same parameters, ``--build-repeat`` times; for vectors
+  Stoker's time includes the estimate of the recall;
 - ``vectors``: approximate searches (IVF_PQ) of clustered and of uniform vectors, without a filter and with filters that
   10 % and 1 % of the rows pass. Stoker has its defaults. pylance has the fastest of its settings with a recall@10 of
   0.95, or with Stoker's recall if that is lower. With a btree over the column of the filter: beside the better of its
   ANN and exact search;
-- ``distances``: ``WHERE l2_distance(v, $1) < r`` beside the sum of an array by NumPy, a thread for each processor;
+- ``distances``: ``WHERE l2_distance(v, $1) < r`` beside the sum of an array by NumPy, a thread for each processor, and
+  ``ORDER BY v <-> $1 LIMIT 10`` without an index, of at most 10 queries, beside pylance's exact search;
 - ``texts``: ``text_search`` beside pylance's full-text search by the same index, and ``hybrid_search`` beside LanceDB
   if that is installed;
 - ``light``: count, filter, GROUP BY and top 10 beside DuckDB with a thread for each processor;
 - ``lookups``: a row by its code (btree) beside pylance;
 - ``select1``: ``SELECT 1`` in process, and through ``stoker serve``;
-- ``row_sets``: the time to plan a stream of 5 % of the rows, which are other rows in each turn.
+- ``row_sets``: the time to plan a stream of 5 % of the rows, which are other rows in each turn;
+- ``writes``: UPDATE and DELETE of 1 % of the rows, which are scattered over the table, beside pylance. Each has a fresh
+  copy of the table, and the time of copying does not count.
 
 What fails, or needs a package that is not installed, has a line that says why, and the rest is measured. A bar is one
-of the default numbers of rows; with ``--quick`` it says less. The data takes 4 GB of disk by default.
+of the default numbers of rows; with ``--quick`` it says less. The data takes 6 GB of disk by default.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from harness.folder import data_folder
 if TYPE_CHECKING:
     from sql_parts.context import Context, Measure
 
-_PARTS = ("builds", "vectors", "distances", "texts", "light", "lookups", "select1", "row_sets")
+_PARTS = ("builds", "vectors", "distances", "texts", "light", "lookups", "select1", "row_sets", "writes")
 _QUICK_ROWS = 100_000
 #: The default numbers of rows.
 _ROWS = {"vector_rows": 1_000_000, "light_rows": 10_000_000, "text_rows": 1_000_000}
@@ -120,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measures(parts: list[str]) -> list[Measure]:
     """Returns the measurements of the parts, in the order of the table."""
-    from sql_parts import builds, light, service, texts, vectors
+    from sql_parts import builds, light, service, texts, vectors, writes
 
     measures = {
         "builds": builds.builds,
@@ -131,6 +135,7 @@ def _measures(parts: list[str]) -> list[Measure]:
         "lookups": light.lookups,
         "select1": service.smallest,
         "row_sets": light.row_sets,
+        "writes": writes.writes,
     }
     return [measure for part in _PARTS if part in parts for measure in measures[part]()]
 

@@ -41,7 +41,8 @@ class Context:
 
     def table(self, kind: str) -> str:
         """Returns the name of a table, which is written if it is not there."""
-        rows = {"light": self.light_rows, "texts": self.text_rows, "pairs": self.text_rows}.get(kind, self.vector_rows)
+        light, texts = self.light_rows, self.text_rows
+        rows = {"light": light, "plain": light, "texts": texts, "pairs": texts}.get(kind, self.vector_rows)
         name = f"{kind}_{rows}"
         prepare(self.lake, self.folder, name)
         return name

@@ -1,4 +1,4 @@
-"""The tables of the measurements. Each is written once, and both sides read the same files.
+"""The tables of the measurements. Each is written once, and both sides read the same files, but for ``plain_N``.
 
 A name has the number of rows in it, so that tables of several sizes stay in one folder:
 
@@ -7,7 +7,9 @@ A name has the number of rows in it, so that tables of several sizes stay in one
 - ``texts_N``: 10 to 50 words of a vocabulary in which a few words are frequent, with a full-text index of pylance;
 - ``pairs_N``: the same texts with clustered vectors, and both indexes;
 - ``light_N``: numbers and short texts, with btrees over ``code`` and ``indexed_part``; the same rows as a Parquet file
-  that DuckDB wrote, with its defaults.
+  that DuckDB wrote, with its defaults;
+- ``plain_N``: the rows of ``light_N`` without indexes; the same rows as a table that pylance wrote, with its defaults.
+  Changes are measured with copies of both.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ __all__ = [
     "num_partitions",
     "parquet_file",
     "prepare",
+    "pylance_file",
     "query_vectors",
     "table_file",
     "word",
@@ -60,6 +63,8 @@ _TEXT_WORDS = (10, 50)
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 _NUM_SMALL = 1_000
 _NUM_NAMES = 20_000
+#: The light rows of a batch, which have values of one seed.
+_LIGHT_STEP = 262_144
 #: Numbers that are part of a seed, so that no two kinds of values have the same one.
 _CENTRES, _VECTORS, _QUERIES, _TEXTS, _LIGHT = range(5)
 _KINDS = {"clustered": 0, "uniform": 1}
@@ -73,6 +78,11 @@ def table_file(folder: Path, table: str) -> str:
 def parquet_file(folder: Path, table: str) -> Path:
     """Returns the Parquet file with the rows of a light table."""
     return folder / f"{table}.parquet"
+
+
+def pylance_file(folder: Path, table: str) -> str:
+    """Returns the folder of the table that pylance wrote with the rows of a plain table."""
+    return str(folder / "pylance" / f"{table}.lance")
 
 
 def num_partitions(num_rows: int) -> int:
@@ -192,12 +202,18 @@ def _write_pairs(lake: stoker.Lake, folder: Path, table: str, num_rows: int) -> 
 
 
 def _write_light(lake: stoker.Lake, folder: Path, table: str, num_rows: int) -> None:
-    step = 262_144
-    written = lake.create_table(table, _reader(_light_columns, num_rows, step), mode="overwrite")
+    written = lake.create_table(table, _reader(_light_columns, num_rows, _LIGHT_STEP), mode="overwrite")
     written.create_index("code", kind="btree")
     written.create_index("indexed_part", kind="btree")
     with duckdb.connect() as duck:
-        duck.from_arrow(_reader(_light_columns, num_rows, step)).write_parquet(str(parquet_file(folder, table)))
+        duck.from_arrow(_reader(_light_columns, num_rows, _LIGHT_STEP)).write_parquet(str(parquet_file(folder, table)))
+
+
+def _write_plain(lake: stoker.Lake, folder: Path, table: str, num_rows: int) -> None:
+    lake.create_table(table, _reader(_light_columns, num_rows, _LIGHT_STEP), mode="overwrite")
+    file = Path(pylance_file(folder, table))
+    file.parent.mkdir(exist_ok=True)
+    lance.write_dataset(_reader(_light_columns, num_rows, _LIGHT_STEP), file, mode="overwrite")
 
 
 _WRITERS: dict[str, Callable[[stoker.Lake, Path, str, int], None]] = {
@@ -206,4 +222,5 @@ _WRITERS: dict[str, Callable[[stoker.Lake, Path, str, int], None]] = {
     "texts": _write_texts,
     "pairs": _write_pairs,
     "light": _write_light,
+    "plain": _write_plain,
 }

@@ -1,8 +1,8 @@
-"""Searches of vectors beside pylance, and exact distances beside the bandwidth of memory.
+"""Searches of vectors beside pylance, and exact ones, also beside the bandwidth of memory.
 
-Both sides search the same table by the same IVF_PQ index. Stoker has its defaults. pylance has the fastest of many
-settings of ``nprobes`` and ``refine_factor`` whose recall@10 is at least 0.95, or at least that of Stoker if that is
-lower; a filter is applied before the search on both sides.
+Approximate searches of both sides are of the same table by the same IVF_PQ index. Stoker has its defaults. pylance has
+the fastest of many settings of ``nprobes`` and ``refine_factor`` whose recall@10 is at least 0.95, or at least that of
+Stoker if that is lower; a filter is applied before the search on both sides.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ _GAIN = 0.001
 _PROBES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)
 #: The rows that are kept of each block by distances in 32 bits, before distances in 64 bits decide.
 _KEPT = 32
+#: The most queries of a turn that compare all vectors.
+_EXACT_QUERIES = 10
+#: The least recall of an exact search: two rows that are equally near may change places, as distances have 32 bits.
+_EXACT_RECALL = 0.99
 _BLOCK_ROWS = 65_536
 #: The bytes of the array whose sum is the ceiling, more than any processor cache holds.
 _CEILING_BYTES = 512 << 20
@@ -91,7 +95,10 @@ def searches() -> list[Measure]:
 
 def distances() -> list[Measure]:
     """Distances to all vectors."""
-    return [Measure("exact WHERE l2_distance(v, $1) < r", _exact)]
+    return [
+        Measure("exact WHERE l2_distance(v, $1) < r", _exact),
+        Measure("exact ORDER BY v <-> $1 LIMIT 10", _ordered),
+    ]
 
 
 def _approximate(kind: str, condition: _Filter, context: Context) -> list[Line]:
@@ -152,15 +159,39 @@ def _exact(context: Context) -> list[Line]:
     return [Line(name, 0.5, own, ceiling, other, "GB/s", at_least=True)]
 
 
+def _ordered(context: Context) -> list[Line]:
+    kind = "clustered"
+    table = context.table(kind)
+    queries = query_vectors(kind, min(context.num_queries, _EXACT_QUERIES))
+    truth = _truth(context, kind, _FILTERS[0], queries)
+    text = f"SELECT id FROM {table} ORDER BY v <-> $1 LIMIT {_K}"
+    theirs = _theirs(context, kind, _FILTERS[0], {"use_index": False})
+
+    def ours(query: Array) -> Any:
+        return context.sql(text, [query.tolist()])
+
+    recalls = [_measured(search, queries, truth)[1] for search in (ours, theirs)]
+    if recalls[0] < _EXACT_RECALL:
+        raise RuntimeError(f"the search is not exact: {recalls[0]:.3f} of the nearest {_K} rows were found")
+
+    found = _alternated(context, queries, ours, theirs)
+    remark = f"recall@10 {recalls[0]:.3f} and {recalls[1]:.3f}; pylance: use_index False; {len(queries)} queries"
+    name = f"exact ORDER BY v <-> $1 LIMIT {_K}, {context.vector_rows:,} rows"
+    return [Line(name, 1.0, *found, "pylance, exact", remark=remark)]
+
+
 def _turns(context: Context, kind: str, condition: _Filter, queries: Array, setting: _Setting) -> Line:
+    ours, theirs = _ours(context, kind, condition), _theirs(context, kind, condition, setting.options)
+    return Line(f"ANN, {kind}, {condition.name}", 1.0, *_alternated(context, queries, ours, theirs))
+
+
+def _alternated(context: Context, queries: Array, ours: _Search, theirs: _Search) -> tuple[list[float], list[float]]:
     """Measures both sides in turns: the median time of a query, in milliseconds."""
 
     def figure(search: _Search) -> float:
         return median(secs(partial(search, query)) for query in queries) * 1e3
 
-    ours, theirs = _ours(context, kind, condition), _theirs(context, kind, condition, setting.options)
-    found = alternate(context.repeat, partial(figure, ours), partial(figure, theirs))
-    return Line(f"ANN, {kind}, {condition.name}", 1.0, *found)
+    return alternate(context.repeat, partial(figure, ours), partial(figure, theirs))
 
 
 def _ours(context: Context, kind: str, condition: _Filter) -> _Search:
