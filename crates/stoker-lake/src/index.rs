@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use lance::index::vector::{VectorIndexParams, has_vectors_to_train};
 use lance::index::{DatasetIndexExt, DatasetIndexInternalExt, IndexDescription};
 use lance_index::metrics::NoOpMetricsCollector;
@@ -23,7 +22,6 @@ use lance_linalg::distance::MetricType;
 use lance_table::format::IndexMetadata;
 use lance_table::system_index::is_system_index;
 use lance_table::transaction::Operation;
-use serde::{Deserialize, Serialize};
 use stoker_store::first_line;
 use stoker_text::Analysis;
 use stoker_types::{ErrorKind, IndexInfo, ProgressSink, SnapshotRef, StatementProgress, TableName};
@@ -47,12 +45,6 @@ const PQ_VECTORS_MIN: usize = 256;
 
 /// The iterations in which product quantisation learns.
 const PQ_ITERATIONS: usize = 50;
-
-/// The folder of a table that has a folder for each index.
-const INDICES: &str = "_indices";
-
-/// The folder of what was measured of indexes, relative to `_stoker`: `<table>/<id of the index>.json`.
-const MEASURED: &str = "indexes";
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +136,6 @@ pub struct OptimizedIndexes {
     pub num_rows: u64,
 }
 
-/// What was measured of an index of vectors, as it is stored.
-#[derive(Debug, Serialize, Deserialize)]
-struct Measured {
-    /// The share of the nearest rows that searches found, from 0 to 1.
-    recall: f64,
-}
-
 impl IndexKind {
     /// Whether the index is for searches of vectors.
     pub fn is_of_vectors(self) -> bool {
@@ -197,7 +182,7 @@ impl IndexKind {
         match (&index.index_details, self.index_type()) {
             // An index without details was built by an old version of Lance.
             (None, _) => true,
-            (Some(details), IndexType::Vector) => details.type_url.ends_with("VectorIndexDetails"),
+            (Some(_), IndexType::Vector) => is_of_vectors(index),
             (Some(details), other) => other.matches_details(details),
         }
     }
@@ -382,24 +367,6 @@ impl LakeStore {
         }
         Ok(false)
     }
-
-    /// Removes what was measured of indexes of a table that no version of it has any more.
-    pub(crate) async fn clean_measured(&self, table: &TableName) -> Result<()> {
-        let objects = self.objects();
-        let measured = objects.list(&format!("{MEASURED}/{table}")).await?;
-        if measured.is_empty() {
-            return Ok(());
-        }
-        let attempted = || format!("listing the indexes of table {table}");
-        let folders = self.list(&self.table_path(table).join(INDICES), attempted).await?;
-        for path in measured {
-            let uuid = path.rsplit('/').next().and_then(|name| name.strip_suffix(".json")).unwrap_or_default();
-            if !folders.iter().any(|folder| folder.trim_end_matches('/') == uuid) {
-                objects.delete(&path).await?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Table {
@@ -418,6 +385,13 @@ impl Table {
         let indexes = caught(self.dataset().load_indices()).await;
         let indexes = indexes.map_err(|source| Error::storage(self.listing(), source))?;
         Ok(indexes.iter().filter(|index| !is_system_index(index)).cloned().collect())
+    }
+
+    /// Returns the segments of the index of this name.
+    pub(crate) async fn segments(&self, index: &str) -> Result<Vec<IndexMetadata>> {
+        let mut segments = self.own_indexes().await?;
+        segments.retain(|segment| segment.name == index);
+        Ok(segments)
     }
 
     /// Returns which of the indexes of these names have a column that this version does not have, with its id.
@@ -517,10 +491,7 @@ impl Table {
     /// # Errors
     /// Storage errors.
     pub async fn search_partitions(&self, column: &str, metric: Metric) -> Result<Option<usize>> {
-        let Some(index) = self.vector_index(column).await? else { return Ok(None) };
-        let (num_partitions, metric_of_index) = self.opened_vectors(column, &index).await?;
-        let metric: MetricType = metric.into();
-        Ok((metric_of_index == metric).then_some(num_partitions))
+        Ok(self.searched(column, metric).await?.map(|(_, num_partitions)| num_partitions))
     }
 
     /// Returns the name of the index that answers searches of a vector column by this distance, or `None` if there is no
@@ -529,28 +500,28 @@ impl Table {
     /// # Errors
     /// Storage errors.
     pub async fn search_index(&self, column: &str, metric: Metric) -> Result<Option<String>> {
+        Ok(self.searched(column, metric).await?.map(|(index, _)| index.name))
+    }
+
+    /// Returns the index that answers searches of a vector column by this distance, and its number of partitions.
+    async fn searched(&self, column: &str, metric: Metric) -> Result<Option<(IndexMetadata, usize)>> {
         let Some(index) = self.vector_index(column).await? else { return Ok(None) };
-        let (_, metric_of_index) = self.opened_vectors(column, &index).await?;
+        let (num_partitions, metric_of_index) = self.opened_vectors(column, &index).await?;
         let metric: MetricType = metric.into();
-        Ok((metric_of_index == metric).then_some(index.name))
+        Ok((metric_of_index == metric).then_some((index, num_partitions)))
     }
 
     /// Returns the first index of vectors of a column. Lance looks for the index in the same way.
-    async fn vector_index(&self, column: &str) -> Result<Option<IndexMetadata>> {
+    pub(crate) async fn vector_index(&self, column: &str) -> Result<Option<IndexMetadata>> {
         let Some(field) = self.dataset().schema().field(column) else { return Ok(None) };
         let indexes = self.dataset().load_indices().await;
         let indexes = indexes.map_err(|source| Error::storage(self.opening(column), source))?;
-        let is_of_vectors = |index: &&IndexMetadata| {
-            // An index without details was built by an old version of Lance.
-            let details = index.index_details.as_ref();
-            index.fields.first() == Some(&field.id)
-                && details.is_none_or(|details| details.type_url.ends_with("VectorIndexDetails"))
-        };
-        Ok(indexes.iter().find(is_of_vectors).cloned())
+        let found = indexes.iter().find(|index| index.fields.first() == Some(&field.id) && is_of_vectors(index));
+        Ok(found.cloned())
     }
 
     /// Returns the number of partitions and the distance of an index of vectors.
-    async fn opened_vectors(&self, column: &str, index: &IndexMetadata) -> Result<(usize, MetricType)> {
+    pub(crate) async fn opened_vectors(&self, column: &str, index: &IndexMetadata) -> Result<(usize, MetricType)> {
         let opening = self.dataset().open_vector_index(column, &index.uuid, &NoOpMetricsCollector);
         let opened = caught(opening).await.map_err(|source| Error::storage(self.opening(column), source))?;
         Ok((opened.total_partitions(), opened.metric_type()))
@@ -558,96 +529,6 @@ impl Table {
 
     fn opening(&self, column: &str) -> String {
         format!("opening the index of column {column} of {}", self.snapshot())
-    }
-
-    /// Estimates the recall of an index of vectors, and keeps the estimate, which [`Table::indexes`] then tells. Returns
-    /// `None` for another index, and for one that is not that of the searches of its column.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn measure_recall(&self, index: &str, progress: &ProgressSink<'_>) -> Result<Option<f64>> {
-        let all = self.own_indexes().await?;
-        let segments: Vec<&IndexMetadata> = all.iter().filter(|found| found.name == index).collect();
-        let column = segments.first().and_then(|segment| {
-            let field = self.dataset().schema().field_by_id(*segment.fields.first()?)?;
-            Some(field.name.clone())
-        });
-        let Some(column) = column else { return Ok(None) };
-        let Some(searched) = self.vector_index(&column).await?.filter(|searched| searched.name == index) else {
-            return Ok(None);
-        };
-        let (num_partitions, metric_type) = self.opened_vectors(&column, &searched).await?;
-        let metric = match metric_type {
-            MetricType::L2 => Metric::L2,
-            MetricType::Cosine => Metric::Cosine,
-            MetricType::Dot => Metric::Dot,
-            _ => return Ok(None),
-        };
-        let Some(recall) = self.estimated_recall(&column, metric, num_partitions, progress).await? else {
-            return Ok(None);
-        };
-        self.store_recall(index, &segments, recall).await?;
-        Ok(Some(recall))
-    }
-
-    /// Returns how many bytes of vectors [`Table::measure_recall`] reads of the column of an index; `None` for an index
-    /// that is not of vectors.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn indexed_vector_bytes(&self, index: &str) -> Result<Option<u64>> {
-        let all = self.own_indexes().await?;
-        let is_of_vectors = |found: &&IndexMetadata| {
-            let details = found.index_details.as_ref();
-            found.name == index && details.is_none_or(|details| details.type_url.ends_with("VectorIndexDetails"))
-        };
-        let field = all.iter().find(is_of_vectors).and_then(|found| found.fields.first().copied());
-        let column = field.and_then(|id| self.dataset().schema().field_by_id(id));
-        let row_bytes = column.and_then(|column| self.vector_bytes(&column.name));
-        Ok(row_bytes.map(|row_bytes| self.num_rows().saturating_mul(row_bytes as u64)))
-    }
-
-    /// Keeps the recall that the version before this one has of an index for this version too, which is for an index that
-    /// rows were added to. Returns the recall.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if the version before is gone; storage errors.
-    pub async fn keep_recall(&self, index: &str) -> Result<Option<f64>> {
-        let before = self.version().saturating_sub(1);
-        let before = self.lake().table(self.name(), &SnapshotRef::Version(before)).await?;
-        let recall = before.indexes().await?.into_iter().find(|found| found.name == index).and_then(|info| info.recall);
-        if let Some(recall) = recall {
-            let all = self.own_indexes().await?;
-            let segments: Vec<&IndexMetadata> = all.iter().filter(|found| found.name == index).collect();
-            self.store_recall(index, &segments, recall).await?;
-        }
-        Ok(recall)
-    }
-
-    async fn store_recall(&self, index: &str, segments: &[&IndexMetadata], recall: f64) -> Result<()> {
-        let json = serde_json::to_vec(&Measured { recall }).map_err(|source| Error::Storage {
-            attempted: format!("measuring index {index} of {}", self.snapshot()),
-            kind: ErrorKind::Internal,
-            source: source.into(),
-        })?;
-        for segment in segments {
-            let path = measured_path(self.name(), segment.uuid);
-            self.lake().objects().put_if_absent(&path, Bytes::from(json.clone())).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns the recall that was measured of an index whose first segment this is.
-    async fn measured_recall(&self, segment: Uuid) -> Result<Option<f64>> {
-        let path = measured_path(self.name(), segment);
-        let Some(json) = self.lake().objects().get(&path).await? else { return Ok(None) };
-        match serde_json::from_slice::<Measured>(&json) {
-            Ok(measured) => Ok(Some(measured.recall)),
-            Err(error) => {
-                tracing::warn!(%path, %error, "the recall of an index cannot be read");
-                Ok(None)
-            }
-        }
     }
 
     /// The indexes of this snapshot. Takes a request for each index of vectors.
@@ -659,7 +540,7 @@ impl Table {
         for info in &mut described {
             let newest = all.iter().filter(|index| index.name == info.name).max_by_key(|index| index.dataset_version);
             if let Some(index) = newest
-                && index.index_details.as_ref().is_none_or(|details| details.type_url.ends_with("VectorIndexDetails"))
+                && is_of_vectors(index)
             {
                 info.recall = self.measured_recall(index.uuid).await?;
             }
@@ -698,8 +579,9 @@ impl Table {
     }
 }
 
-fn measured_path(table: &TableName, index: Uuid) -> String {
-    format!("{MEASURED}/{table}/{index}.json")
+/// Whether an index is one of vectors. An index without details was built by an old version of Lance.
+pub(crate) fn is_of_vectors(index: &IndexMetadata) -> bool {
+    index.index_details.as_ref().is_none_or(|details| details.type_url.ends_with("VectorIndexDetails"))
 }
 
 /// Returns JSON text with the keys of its objects in order. Lance writes them in an order that differs from call to call.

@@ -51,6 +51,7 @@ mod objects;
 mod obstacle;
 mod precheck;
 mod range_reader;
+mod recall;
 mod rerank;
 mod root_contents;
 mod row_id_set;

@@ -12,48 +12,34 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float32Type, UInt64Type};
-use arrow_array::{Array as _, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{Array as _, RecordBatch};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation, UnboundedMemoryPool};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use futures::TryStreamExt as _;
 use lance_index::vector::flat::compute_distance;
-use stoker_types::{ProgressSink, StatementProgress, to_usize};
+use stoker_types::to_usize;
 
-use crate::address::row_offset;
 use crate::caught::caught;
 use crate::scan::DISTANCE;
-use crate::{Error, Metric, Nearest, ROW_ADDR, RowIdSet, ScanRequest, Table};
+use crate::{Error, Nearest, ROW_ADDR, RowIdSet, ScanRequest, Table};
 
 /// The share of the `k` nearest rows that may be missing.
 const MISSING_SHARE: f64 = 0.01;
 /// The fewest rows that are compared first.
-const FIRST_ROWS: usize = 64;
+pub(crate) const FIRST_ROWS: usize = 64;
 /// How many candidates an index is asked for first: this many, and this factor times `k`.
 const FIRST_CANDIDATES: usize = 1_000;
 const CANDIDATES_PER_ROW: usize = 8;
 /// By how much more candidates are asked for, if all were compared and rows may be missing.
 const MORE_CANDIDATES: usize = 4;
 /// Rows in a batch of candidates.
-const BATCH_ROWS: usize = 8_192;
+pub(crate) const BATCH_ROWS: usize = 8_192;
 /// The most bytes of vectors that are read at a time.
 const BYTES_PER_READ: usize = 16 << 20;
 /// The bytes of a candidate in memory.
 const CANDIDATE_BYTES: usize = 32;
 /// The partitions that are searched at least by default: this factor times the square root of their number.
 const PROBES_FACTOR: f64 = 4.0;
-/// The rank up to which the rows of searches are compared to estimate the recall.
-const RECALL_RANK: usize = 10;
-/// The most and the fewest queries of an estimate. In between, their number is such that the vectors that are compared have
-/// this many bytes.
-const RECALL_QUERIES_MAX: u64 = 64;
-const RECALL_QUERIES_MIN: u64 = 16;
-const RECALL_BYTES: u64 = 64 << 30;
-/// The bytes of vectors that all queries of an estimate are compared with at a time, so that a processor's cache holds them.
-const RECALL_BYTES_PER_BATCH: usize = 1 << 20;
-/// The queries that are compared at the same time.
-const COMPARISONS_IN_FLIGHT: usize = 16;
-
 /// A row with its distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NearRow {
@@ -166,7 +152,12 @@ impl Table {
     }
 
     /// Adds the rows of a batch that have a distance. Their addresses are given, or in the batch.
-    fn add_distances(&self, batch: &RecordBatch, row_addrs: Option<&[u64]>, found: &mut Vec<NearRow>) -> Result<()> {
+    pub(crate) fn add_distances(
+        &self,
+        batch: &RecordBatch,
+        row_addrs: Option<&[u64]>,
+        found: &mut Vec<NearRow>,
+    ) -> Result<()> {
         let distances = batch.column_by_name(DISTANCE).and_then(|column| column.as_primitive_opt::<Float32Type>());
         let in_batch = batch.column_by_name(ROW_ADDR).and_then(|column| column.as_primitive_opt::<UInt64Type>());
         let row_addrs = row_addrs.or_else(|| Some(in_batch?.values()));
@@ -184,7 +175,7 @@ impl Table {
         Ok(())
     }
 
-    fn comparing(&self) -> String {
+    pub(crate) fn comparing(&self) -> String {
         format!("comparing vectors of {}", self.snapshot())
     }
 }
@@ -197,180 +188,7 @@ pub fn default_probes(num_partitions: usize) -> usize {
     probes.min(num_partitions).max(1)
 }
 
-/// A row whose vector is a query.
-struct QueryRow {
-    row_addr: u64,
-    vector: ArrayRef,
-}
-
-/// The nearest rows of a query that were seen so far, in order.
-#[derive(Default)]
-struct Closest(Vec<NearRow>);
-
-impl Closest {
-    /// Adds a row, if it is among the nearest.
-    fn add(&mut self, row: NearRow) {
-        if row.distance.is_nan() {
-            return;
-        }
-        let rank = self.0.partition_point(|known| in_order(known, &row).is_lt());
-        if rank < RECALL_RANK {
-            self.0.insert(rank, row);
-            self.0.truncate(RECALL_RANK);
-        }
-    }
-}
-
-impl Table {
-    /// Estimates the share of the nearest 10 rows that searches with the default effort find by the index of a column.
-    ///
-    /// The queries are up to 64 vectors of the table, always the same ones of a version, each without its own row. One pass
-    /// over the column compares them with all vectors. Returns `None` for a column whose rows are no single vectors, and for
-    /// a table without vectors.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(crate) async fn estimated_recall(
-        &self,
-        column: &str,
-        metric: Metric,
-        num_partitions: usize,
-        progress: &ProgressSink<'_>,
-    ) -> crate::Result<Option<f64>> {
-        let Some(row_bytes) = self.vector_bytes(column) else { return Ok(None) };
-        let queries = self.query_rows(column, row_bytes).await?;
-        if queries.is_empty() {
-            return Ok(None);
-        }
-        let exact = self.closest(column, row_bytes, metric, &queries, progress).await?;
-        let memory: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let (mut found, mut expected) = (0, 0);
-        for (QueryRow { row_addr, vector }, Closest(exact)) in queries.iter().zip(&exact) {
-            let Some(last) = exact.last() else { continue };
-            let nearest = Nearest {
-                column: column.to_string(),
-                query: vector.clone(),
-                k: RECALL_RANK + 1,
-                metric,
-                use_index: true,
-                nprobes: None,
-                nprobes_min: Some(default_probes(num_partitions)),
-            };
-            let by_index = self.nearest_by_index(&nearest, None, None, &memory).await;
-            let by_index = by_index.map_err(|source| Error::of_scan(self.comparing(), source))?;
-            let others = by_index.iter().filter(|row| row.row_addr != *row_addr).take(exact.len());
-            found += others.filter(|row| row.distance <= last.distance).count();
-            expected += exact.len();
-        }
-        Ok((expected > 0).then(|| found as f64 / expected as f64))
-    }
-
-    /// Returns the bytes of a vector of a column; `None` for a column without vectors that can be searched.
-    pub(crate) fn vector_bytes(&self, column: &str) -> Option<usize> {
-        let schema = self.schema();
-        let DataType::FixedSizeList(item, length) = schema.field_with_name(column).ok()?.data_type() else {
-            return None;
-        };
-        let width = item.data_type().primitive_width()?;
-        Some(width.saturating_mul(usize::try_from(*length).ok()?).max(1))
-    }
-
-    /// Returns rows whose vectors are the queries of an estimate: one at a fixed random place of each of as many equal parts
-    /// of the table, without deleted rows and rows without a vector.
-    async fn query_rows(&self, column: &str, row_bytes: usize) -> crate::Result<Vec<QueryRow>> {
-        let fragments = self.fragments();
-        let num_rows: u64 = fragments.iter().map(|fragment| fragment.physical_rows).sum();
-        let column_bytes = num_rows.saturating_mul(row_bytes as u64).max(1);
-        let num_queries = (RECALL_BYTES / column_bytes).clamp(RECALL_QUERIES_MIN, RECALL_QUERIES_MAX).min(num_rows);
-        let mut row_addrs = Vec::with_capacity(to_usize(num_queries));
-        let (mut fragments, mut first_row) = (fragments.into_iter().peekable(), 0);
-        for part in 0..num_queries {
-            let bound = |part: u64| to_u64(u128::from(num_rows) * u128::from(part) / u128::from(num_queries));
-            let (start, end) = (bound(part), bound(part + 1));
-            let position = start + scrambled(part) % (end - start).max(1);
-            while let Some(passed) = fragments.next_if(|fragment| first_row + fragment.physical_rows <= position) {
-                first_row += passed.physical_rows;
-            }
-            let Some(fragment) = fragments.peek() else { break };
-            row_addrs.push(u64::from(fragment.id) << 32 | (position - first_row));
-        }
-        let mut present = Vec::with_capacity(row_addrs.len());
-        for of_fragment in row_addrs.chunk_by(|one, next| one >> 32 == next >> 32) {
-            let Some(fragment) = self.dataset().get_fragment(to_usize(of_fragment[0] >> 32)) else { continue };
-            let deleted = caught(fragment.get_deletion_vector()).await;
-            let deleted = deleted.map_err(|source| Error::storage(self.comparing(), source))?;
-            let is_deleted = |addr: u64| deleted.as_ref().is_some_and(|deleted| deleted.contains(row_offset(addr)));
-            present.extend(of_fragment.iter().copied().filter(|addr| !is_deleted(*addr)));
-        }
-        let vectors = self.take(&[column.to_string()], &present).await?;
-        let vectors = vectors.column(0).as_fixed_size_list();
-        let rows = present.into_iter().enumerate().filter(|(row, _)| vectors.is_valid(*row));
-        Ok(rows.map(|(row, row_addr)| QueryRow { row_addr, vector: vectors.value(row) }).collect())
-    }
-
-    /// Returns the nearest rows of each query, without its own row, by their stored vectors.
-    async fn closest(
-        &self,
-        column: &str,
-        row_bytes: usize,
-        metric: Metric,
-        queries: &[QueryRow],
-        progress: &ProgressSink<'_>,
-    ) -> crate::Result<Vec<Closest>> {
-        let request = ScanRequest {
-            columns: vec![column.to_string()],
-            with_row_addr: true,
-            batch_size: (RECALL_BYTES_PER_BATCH / row_bytes).clamp(FIRST_ROWS, BATCH_ROWS),
-            ..ScanRequest::default()
-        };
-        let mut closest: Vec<Closest> = queries.iter().map(|_| Closest::default()).collect();
-        let mut report = StatementProgress {
-            phase: "estimating the recall".to_string(),
-            done: 0,
-            total: Some(self.num_rows()),
-            unit: "rows".to_string(),
-        };
-        let mut batches = self.scan(&request).await?;
-        let fail = |source| Error::of_scan(self.comparing(), source);
-        while let Some(batch) = batches.try_next().await.map_err(fail)? {
-            let num_rows = batch.num_rows() as u64;
-            let measuring = queries.iter().enumerate().map(|(number, query)| {
-                let (vector, column, batch) = (query.vector.clone(), column.to_string(), batch.clone());
-                async move {
-                    let measured = compute_distance(vector, metric.into(), &column, batch);
-                    caught(measured).await.map(|measured| (number, measured))
-                }
-            });
-            let measuring: Vec<_> = measuring.collect();
-            let mut measured = stream::iter(measuring).buffer_unordered(COMPARISONS_IN_FLIGHT);
-            while let Some(measured) = measured.next().await {
-                let (number, measured) = measured.map_err(|source| Error::storage(self.comparing(), source))?;
-                let mut rows = Vec::with_capacity(measured.num_rows());
-                self.add_distances(&measured, None, &mut rows).map_err(fail)?;
-                let others = rows.into_iter().filter(|row| row.row_addr != queries[number].row_addr);
-                others.for_each(|row| closest[number].add(row));
-            }
-            report.done += num_rows;
-            progress(report.clone());
-        }
-        Ok(closest)
-    }
-}
-
-fn to_u64(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// Returns a number that looks random, the same for each number. The constants are those of SplitMix64 (Steele, Lea and
-/// Flood, OOPSLA 2014).
-fn scrambled(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-fn in_order(one: &NearRow, other: &NearRow) -> std::cmp::Ordering {
+pub(crate) fn in_order(one: &NearRow, other: &NearRow) -> std::cmp::Ordering {
     one.distance.total_cmp(&other.distance).then(one.row_addr.cmp(&other.row_addr))
 }
 
@@ -463,7 +281,7 @@ fn normal(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Closest, Compared, NearRow, RECALL_RANK, default_probes, normal};
+    use super::{Compared, NearRow, default_probes, normal};
 
     #[test]
     fn the_normal_distribution() {
@@ -502,16 +320,5 @@ mod tests {
         let found = [1, 2, 16, 17, 256, 10_000].map(default_probes);
         assert_eq!(found, [1, 2, 16, 17, 64, 400]);
         assert_eq!(default_probes(0), 1);
-    }
-
-    #[test]
-    fn the_closest_rows_stay_in_order() {
-        let mut closest = Closest::default();
-        for row in (0..30).rev() {
-            closest.add(NearRow { distance: (row / 2) as f32, row_addr: row });
-            closest.add(NearRow { distance: f32::NAN, row_addr: 100 + row });
-        }
-        let found: Vec<u64> = closest.0.iter().map(|row| row.row_addr).collect();
-        assert_eq!(found, (0..RECALL_RANK as u64).collect::<Vec<_>>());
     }
 }
