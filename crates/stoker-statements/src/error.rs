@@ -48,6 +48,14 @@ pub enum Error {
         /// How often the statement was evaluated.
         num_evaluations: u32,
     },
+    /// The statement failed for one row of its parameters, after it was executed for the rows before.
+    #[error("row {row} of the parameters: {source}; the statement was executed for the rows before it")]
+    Row {
+        /// The row, counted from 1.
+        row: usize,
+        /// Why the statement failed for it.
+        source: Box<Error>,
+    },
     /// A bug in this crate.
     #[error("internal error: {reason}")]
     Internal {
@@ -82,6 +90,7 @@ impl Error {
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::AlreadyExists,
             Error::Contention { .. } => ErrorKind::Unavailable,
+            Error::Row { source, .. } => source.kind(),
             Error::Internal { .. } => ErrorKind::Internal,
             Error::Name(source) => source.kind(),
             Error::Lake(source) => source.kind(),

@@ -76,7 +76,7 @@ pub async fn execute_many(
         rows => {
             let change = parse(engine, sql)?;
             let Change::Write(statement) = &change else {
-                refuse_params(&change, &rows[0])?;
+                refuse_params(change.kind(), &rows[0])?;
                 return execute_once(engine, environment, sql, &[], progress).await;
             };
             let execution = Execution { engine, environment, params: &[], progress, kind: change.kind() };
@@ -94,19 +94,13 @@ async fn execute_once(
     progress: &ProgressSink<'_>,
 ) -> Result<StatementOutcome> {
     let change = parse(engine, sql)?;
+    if !matches!(change, Change::Write(_)) {
+        refuse_params(change.kind(), params)?;
+    }
     let outcome = match &change {
-        Change::CreateIndex(create) => {
-            refuse_params(&change, params)?;
-            index::create(engine.lake(), create, progress).await?
-        }
-        Change::DropIndex(drop) => {
-            refuse_params(&change, params)?;
-            index::drop(engine.lake(), drop).await?
-        }
-        Change::OptimizeIndex(optimize) => {
-            refuse_params(&change, params)?;
-            index::optimize(engine.lake(), optimize, progress).await?
-        }
+        Change::CreateIndex(create) => index::create(engine.lake(), create, progress).await?,
+        Change::DropIndex(drop) => index::drop(engine.lake(), drop).await?,
+        Change::OptimizeIndex(optimize) => index::optimize(engine.lake(), optimize, progress).await?,
         Change::Write(statement) => {
             let execution = Execution { engine, environment, params, progress, kind: change.kind() };
             writes::execute(execution, statement).await?
@@ -128,10 +122,10 @@ fn parse(engine: &Engine, sql: &str) -> Result<Change> {
 }
 
 /// Refuses parameters of a statement that has no values.
-fn refuse_params(change: &Change, params: &[ParamValue]) -> Result<()> {
+fn refuse_params(kind: &str, params: &[ParamValue]) -> Result<()> {
     match params.is_empty() {
         true => Ok(()),
-        false => Err(Error::refused("parameter $1 is not used", format!("{} has no parameters", change.kind()))),
+        false => Err(Error::refused("parameter $1 is not used", format!("{kind} has no parameters"))),
     }
 }
 

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 use stoker_catalog::view_query;
 use stoker_clock::Environment;
-use stoker_dialect::{QualifiedName, WriteAction, WriteStatement};
+use stoker_dialect::{QualifiedName, TableContent, WriteAction, WriteStatement};
 use stoker_lake::{ChangeNote, HeldVersions, LakeStore, Table};
 use stoker_sql::Engine;
 use stoker_types::{ErrorKind, ParamValue, ProgressSink, SnapshotRef, StatementOutcome, StatementProgress, TableName};
@@ -35,7 +35,7 @@ pub(crate) use self::assignment::{RowNames, assign_all};
 use self::attempts::Attempts;
 pub(crate) use self::create_table::stored_schema;
 pub use self::views::refuse_view;
-use crate::{Error, Result, table_name};
+use crate::{Error, Result, refuse_params, table_name};
 
 /// The key of the transaction property that tells the kind of statement.
 const STATEMENT_PROPERTY: &str = "stoker.statement";
@@ -53,7 +53,9 @@ pub(crate) struct Execution<'a> {
 
 /// Executes a statement.
 pub(crate) async fn execute(execution: Execution<'_>, statement: &WriteStatement) -> Result<StatementOutcome> {
-    let lake = execution.lake();
+    if !takes_params(&statement.action) {
+        execution.refuse_params()?;
+    }
     match &statement.action {
         WriteAction::Insert { table, columns, rows } => {
             insert::insert(execution, table, columns, rows, &[execution.params]).await
@@ -69,42 +71,34 @@ pub(crate) async fn execute(execution: Execution<'_>, statement: &WriteStatement
             create_table::create_table(execution, table, *existing, content).await
         }
         WriteAction::AddColumns { table, columns } => columns::add(execution, table, columns).await,
-        WriteAction::Truncate { table } => {
-            execution.refuse_params()?;
-            truncate(execution, &table_name(table)?).await
-        }
+        WriteAction::Truncate { table } => truncate(execution, &table_name(table)?).await,
         WriteAction::DropTable { table, if_exists, cascades } => {
-            execution.refuse_params()?;
             drop_table(execution, table, *if_exists, *cascades).await
         }
-        WriteAction::DropColumns { table, columns } => {
-            execution.refuse_params()?;
-            columns::drop(execution, table, columns).await
-        }
-        WriteAction::RenameColumn { table, from, to } => {
-            execution.refuse_params()?;
-            columns::rename(execution, table, from, to).await
-        }
-        WriteAction::CreateView { view, existing, query } => {
-            execution.refuse_params()?;
-            views::create(execution, view, *existing, query).await
-        }
-        WriteAction::DropView { view, if_exists } => {
-            execution.refuse_params()?;
-            views::drop(lake, view, *if_exists).await
-        }
+        WriteAction::DropColumns { table, columns } => columns::drop(execution, table, columns).await,
+        WriteAction::RenameColumn { table, from, to } => columns::rename(execution, table, from, to).await,
+        WriteAction::CreateView { view, existing, query } => views::create(execution, view, *existing, query).await,
+        WriteAction::DropView { view, if_exists } => views::drop(execution.lake(), view, *if_exists).await,
         WriteAction::CreateTag { tag, if_not_exists, table, at } => {
-            execution.refuse_params()?;
             tags::create(execution, tag, *if_not_exists, table, at).await
         }
-        WriteAction::DropTag { tag, if_exists, table } => {
-            execution.refuse_params()?;
-            tags::drop(execution, tag, *if_exists, table).await
-        }
+        WriteAction::DropTag { tag, if_exists, table } => tags::drop(execution, tag, *if_exists, table).await,
         WriteAction::Vacuum { table, retain, is_dry_run } => {
-            execution.refuse_params()?;
             vacuum::vacuum(execution, table.as_ref(), retain, *is_dry_run).await
         }
+    }
+}
+
+/// Whether a statement has expressions or a query, in which parameters may stand.
+fn takes_params(action: &WriteAction) -> bool {
+    match action {
+        WriteAction::Insert { .. }
+        | WriteAction::Update { .. }
+        | WriteAction::Merge { .. }
+        | WriteAction::CreateTable { content: TableContent::Query(_), .. }
+        | WriteAction::AddColumns { .. } => true,
+        WriteAction::Delete { using, predicate, .. } => using.is_some() || predicate.is_some(),
+        _ => false,
     }
 }
 
@@ -120,11 +114,16 @@ pub(crate) async fn execute_many(
         return insert::insert(execution, table, columns, rows, &all).await;
     }
     let (mut last, mut num_rows) = (StatementOutcome::default(), None);
-    for params in rows_of_params {
-        last = execute(Execution { params, ..execution }, statement).await?;
+    for (index, params) in rows_of_params.iter().enumerate() {
+        let executed = execute(Execution { params, ..execution }, statement).await;
+        last = executed.map_err(|source| match index {
+            0 => source,
+            index => Error::Row { row: index + 1, source: Box::new(source) },
+        })?;
         num_rows = last.num_rows.map(|rows| rows + num_rows.unwrap_or(0)).or(num_rows);
     }
-    Ok(StatementOutcome { num_rows, ..last })
+    let message = format!("executed for {} rows of parameters", rows_of_params.len());
+    Ok(StatementOutcome { num_rows, message, ..last })
 }
 
 impl<'a> Execution<'a> {
@@ -150,10 +149,7 @@ impl<'a> Execution<'a> {
 
     /// Refuses parameters of a statement that has no values.
     fn refuse_params(&self) -> Result<()> {
-        match self.params.is_empty() {
-            true => Ok(()),
-            false => Err(Error::refused("parameter $1 is not used", format!("{} has no parameters", self.kind))),
-        }
+        refuse_params(self.kind, self.params)
     }
 
     /// Begins the evaluations of the statement.

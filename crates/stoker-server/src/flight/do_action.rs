@@ -1,5 +1,6 @@
 //! `DoAction`: the calls of a lake, as JSON. The answer to `execute` is a sequence of messages.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use stoker_clock::Clock;
 use stoker_dialect::Inquiry;
-use stoker_session::{Error, Lake, Result};
+use stoker_session::{Error, Result};
 use stoker_types::calls::{CALLS, CallInfo, EXECUTE, ExecuteStatement, StatementMessage, answer_action, decode_call};
 use stoker_types::{Context, ParamValue, Principal, ProgressSink, Role, StatementOutcome, StatementProgress};
 use tokio::sync::watch;
@@ -72,7 +73,8 @@ impl ServerState {
         }
     }
 
-    /// Executes a statement for a principal that may do so, see [`ServerState::check_writes`]. It has no deadline.
+    /// Executes a statement for each row of its parameters, for a principal that may do so, see
+    /// [`ServerState::check_writes`]. It has no deadline.
     ///
     /// # Errors
     /// Those of the statement.
@@ -80,12 +82,12 @@ impl ServerState {
         &self,
         context: &Context,
         sql: &str,
-        params: &[ParamValue],
+        rows_of_params: &[Vec<ParamValue>],
         progress: &ProgressSink<'_>,
     ) -> Result<StatementOutcome> {
         let name = &context.principal.name;
         let span = tracing::info_span!("statement", principal = %name, trace = context.trace.as_deref());
-        let outcome = Lake::execute(&self.lake, context, sql, params, progress).instrument(span).await?;
+        let outcome = self.lake.execute_many(sql, rows_of_params, progress).instrument(span).await?;
         let (statement, table) = (outcome.statement.as_str(), outcome.table.as_deref());
         tracing::info!(principal = %name, statement, table, version = outcome.version, "executed a statement");
         Ok(StatementOutcome { message: self.place_filter.filter(&outcome.message), ..outcome })
@@ -115,7 +117,7 @@ impl ServerState {
                 Ok(call) => tokio::select! {
                     biased;
                     () = self.cut.cancelled() => Err(outcome_unknown(&call.sql, &Error::Stopping)),
-                    done = self.execute(&context, &call.sql, &call.params, &report) => done,
+                    done = self.execute(&context, &call.sql, from_ref(&call.params), &report) => done,
                 },
             };
             done.map_err(|error| self.place_filter.status(status(error)))

@@ -1,7 +1,6 @@
 //! `DoPut` for commands of Flight SQL: parameters of prepared statements, statements that change the lake, and rows that
 //! are inserted in bulk.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -13,11 +12,11 @@ use arrow_flight::{FlightData, PutResult};
 use futures::future::join;
 use futures::{FutureExt, Stream, StreamExt};
 use prost::Message;
-use stoker_dialect::{Change, WriteAction, is_change};
+use stoker_dialect::is_change;
 use stoker_flight_sql::{ParameterMessages, RowMessages, command_of, rows_of};
 use stoker_session::{Error, Result};
 use stoker_statements::{BulkInsert, IfMissing, IfPresent};
-use stoker_types::{CATALOG, Context, ErrorKind, HasKind, Principal, SCHEMA, StatementOutcome, TableName};
+use stoker_types::{CATALOG, Context, Principal, SCHEMA, StatementOutcome, TableName};
 use stoker_wire::convert::params_to_json;
 use stoker_wire::proto::BoundParameters;
 use tokio::sync::mpsc;
@@ -208,8 +207,7 @@ impl ServerState {
         }
     }
 
-    /// Executes a statement that changes the lake once for each row of its parameters, one after the other. The outcome
-    /// has the rows that all of them changed.
+    /// Executes a statement that changes the lake once for each row of its parameters.
     ///
     /// # Errors
     /// A principal or a server that must not write; no row of parameters; those of the statement.
@@ -221,28 +219,8 @@ impl ServerState {
     ) -> Result<StatementOutcome> {
         self.check_writes(principal, CHANGING)?;
         let context = Context { principal: principal.clone(), ..Context::local() };
-        let (mut all, executions): (Option<StatementOutcome>, _) = (None, self.executions(bound).await?);
-        let num_rows = executions.len();
-        if num_rows > 1 && is_insert(sql) {
-            // All rows become one version.
-            return self.lake.execute_many(sql, &executions, &|_| {}).await;
-        }
-        for (row, params) in executions.into_iter().enumerate() {
-            let executed = self.execute(&context, sql, &params, &|_| {}).await;
-            let outcome = executed.map_err(|source| match row {
-                0 => source,
-                row => StoppedError { row: row + 1, source }.into(),
-            })?;
-            all = Some(match all {
-                None => outcome,
-                Some(before) => StatementOutcome {
-                    num_rows: before.num_rows.zip(outcome.num_rows).map(|(before, more)| before.saturating_add(more)),
-                    message: format!("executed for {num_rows} rows of parameters"),
-                    ..outcome
-                },
-            });
-        }
-        all.ok_or_else(|| Error::invalid("the statement is bound to no rows of parameters: bind one or more"))
+        let executions = self.executions(bound).await?;
+        self.execute(&context, sql, &executions, &|_| {}).await
     }
 
     /// Waits for all messages of a client after the first one.
@@ -287,33 +265,6 @@ impl ServerState {
 fn updated(outcome: &StatementOutcome) -> PutResult {
     let record_count = outcome.num_rows.and_then(|num_rows| i64::try_from(num_rows).ok()).unwrap_or(-1);
     PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }
-}
-
-/// A statement failed for one row of its parameters, after it was executed for the rows before.
-#[derive(Debug)]
-struct StoppedError {
-    /// The row, counted from 1.
-    row: usize,
-    source: Error,
-}
-
-impl fmt::Display for StoppedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row, source } = self;
-        write!(f, "row {row} of the parameters: {source}; the statement was executed for the rows before it")
-    }
-}
-
-impl std::error::Error for StoppedError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
-impl HasKind for StoppedError {
-    fn kind(&self) -> ErrorKind {
-        self.source.kind()
-    }
 }
 
 /// The table of a bulk insert, and what happens to it.
@@ -362,12 +313,6 @@ impl IngestTarget {
 
 fn not_specified(what: &str) -> Error {
     Error::invalid(format!("the command of a bulk insert does not tell what to do if the table {what}"))
-}
-
-/// Whether a statement inserts rows.
-fn is_insert(sql: &str) -> bool {
-    let Ok(Change::Write(statement)) = Change::parse(sql) else { return false };
-    matches!(statement.action, WriteAction::Insert { .. })
 }
 
 /// Returns the parameters of each row as JSON.

@@ -103,6 +103,14 @@ async fn an_insert_of_many_rows_of_parameters_is_one_version() {
     .expect("two statements");
     assert_eq!((updated.num_rows, updated.version), (Some(2), Some(before + 3)));
     assert_eq!(shown(&lake, "SELECT x, name FROM t WHERE id IN (100, 101) ORDER BY id").await, ["1 0.5", "2 0.5"]);
+    assert_eq!(updated.message, "executed for 2 rows of parameters");
+    let rows =
+        [vec![ParamValue::Int(3), ParamValue::Int(100)], vec![ParamValue::Text("a".into()), ParamValue::Int(101)]];
+    let stopped = execute_many(&lake.engine, &environment, "UPDATE t SET x = ? WHERE id = ?", &rows, &|_| {}).await;
+    let error = stopped.expect_err("a text for a number");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.to_string().starts_with("row 2 of the parameters: "), "{error}");
+    assert_eq!(shown(&lake, "SELECT x FROM t WHERE id IN (100, 101) ORDER BY id").await, ["3", "2"]);
     let error = many("INSERT INTO t (id, x) VALUES (?, ?), (?, 1)").await.expect_err("unknown parameter").to_string();
     assert!(error.contains("$3"), "{error}");
 }

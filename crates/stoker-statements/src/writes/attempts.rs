@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use stoker_clock::Environment;
+use stoker_lake::{CommitKey, Table};
+use stoker_types::TableName;
 
+use super::Execution;
 use crate::{Error, Result};
 
 /// The most evaluations of a statement.
@@ -20,17 +23,36 @@ pub(super) struct Attempts<'a> {
     environment: &'a Environment,
     num_conflicts: u32,
     key: String,
+    /// The version of the table that the first evaluation began with; 0 before it.
+    since_version: u64,
 }
 
 impl<'a> Attempts<'a> {
     pub fn new(environment: &'a Environment) -> Self {
         let (high, low) = (environment.random.number(), environment.random.number());
-        Self { environment, num_conflicts: 0, key: format!("statement-{high:016x}{low:016x}") }
+        Self { environment, num_conflicts: 0, key: format!("statement-{high:016x}{low:016x}"), since_version: 0 }
     }
 
     /// The idempotency key of the statement's commit, which is the same in all evaluations.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Opens the newest version of the table for the next evaluation.
+    ///
+    /// # Errors
+    /// As for [`Execution::table`].
+    pub async fn table(&mut self, execution: Execution<'_>, name: &TableName) -> Result<Table> {
+        let table = execution.table(name).await?;
+        if self.since_version == 0 {
+            self.since_version = table.version();
+        }
+        Ok(table)
+    }
+
+    /// The idempotency key of a commit of rows, which is looked for in the versions after the first evaluation.
+    pub fn commit_key(&self) -> CommitKey<'_> {
+        CommitKey { key: &self.key, since_version: self.since_version, chosen_at: None }
     }
 
     /// Waits before the statement is evaluated again: a random time, whose bound doubles with each conflict.

@@ -26,7 +26,7 @@ pub(super) async fn add(
     let target = Target { name: table.clone(), ..Target::default() };
     let mut attempts = execution.attempts();
     loop {
-        let table = execution.table(&name).await?;
+        let table = attempts.table(execution, &name).await?;
         let missing: Vec<&AddedColumn> = columns.iter().filter(|column| !is_kept(&table, column)).collect();
         if missing.is_empty() {
             let message = "the columns exist already".to_string();
@@ -150,7 +150,7 @@ pub(super) async fn drop(
     let name = table_name(table)?;
     let mut attempts = execution.attempts();
     loop {
-        let table = execution.table(&name).await?;
+        let table = attempts.table(execution, &name).await?;
         let is_dropped =
             |(column, if_exists): &&(String, bool)| !if_exists || table.schema().field_with_name(column).is_ok();
         let dropped: Vec<String> = columns.iter().filter(is_dropped).map(|(column, _)| column.clone()).collect();
@@ -177,7 +177,7 @@ pub(super) async fn rename(
     let name = table_name(table)?;
     let mut attempts = execution.attempts();
     loop {
-        let table = execution.table(&name).await?;
+        let table = attempts.table(execution, &name).await?;
         match execution.lake().rename_column(&table, from, to, &execution.note("")).await {
             Ok(version) => return Ok(outcome(&name, version, None, format!("column {from} is called {to}"))),
             Err(error) => attempts.after(error.into()).await?,

@@ -83,7 +83,6 @@ struct Creating<'a> {
 impl Creating<'_> {
     /// Creates a table of these columns. Returns its version and its number of rows.
     async fn without_rows(&self, columns: &[ColumnDefinition], key: &str) -> Result<(u64, u64)> {
-        self.execution.refuse_params()?;
         let fields = columns.iter().map(|column| types::column(&column.name, &column.data_type, column.nullable));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let writer = self.writer(&schema).await?;

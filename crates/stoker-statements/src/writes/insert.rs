@@ -29,11 +29,9 @@ pub(super) async fn insert(
 ) -> Result<StatementOutcome> {
     let name = table_name(table)?;
     let mut attempts = execution.attempts();
-    let mut since_version = None;
     loop {
-        let table = execution.table(&name).await?;
-        let since_version = *since_version.get_or_insert(table.version());
-        let key = CommitKey { key: attempts.key(), since_version, chosen_at: None };
+        let table = attempts.table(execution, &name).await?;
+        let key = attempts.commit_key();
         match insert_once(execution, &table, columns, rows, rows_of_params, key).await {
             Ok(changed) => {
                 let message = format!("{} inserted", counted(changed.num_inserted, "row"));

@@ -35,11 +35,9 @@ pub(super) async fn merge(
 ) -> Result<StatementOutcome> {
     let name = table_name(&target.name)?;
     let mut attempts = execution.attempts();
-    let mut since_version = None;
     loop {
-        let table = execution.table(&name).await?;
-        let since_version = *since_version.get_or_insert(table.version());
-        let key = CommitKey { key: attempts.key(), since_version, chosen_at: None };
+        let table = attempts.table(execution, &name).await?;
+        let key = attempts.commit_key();
         let plan = MergePlan::try_new(execution, &table, target, source, on, clauses)?;
         match merge_once(execution, &table, &plan, key).await {
             Ok(changed) => return Ok(merged(&name, changed)),

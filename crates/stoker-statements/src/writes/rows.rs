@@ -26,11 +26,9 @@ pub(super) async fn update(
 ) -> Result<StatementOutcome> {
     let name = table_name(&target.name)?;
     let mut attempts = execution.attempts();
-    let mut since_version = None;
     loop {
-        let table = execution.table(&name).await?;
-        let since_version = *since_version.get_or_insert(table.version());
-        let key = CommitKey { key: attempts.key(), since_version, chosen_at: None };
+        let table = attempts.table(execution, &name).await?;
+        let key = attempts.commit_key();
         match update_once(execution, &table, target, assignments, from, predicate, key).await {
             Ok(changed) => {
                 let message = format!("{} updated", counted(changed.num_updated, "row"));
@@ -80,15 +78,12 @@ pub(super) async fn delete(
 ) -> Result<StatementOutcome> {
     let name = table_name(&target.name)?;
     if predicate.is_none() && using.is_none() {
-        execution.refuse_params()?;
         return super::truncate(execution, &name).await;
     }
     let mut attempts = execution.attempts();
-    let mut since_version = None;
     loop {
-        let table = execution.table(&name).await?;
-        let since_version = *since_version.get_or_insert(table.version());
-        let key = CommitKey { key: attempts.key(), since_version, chosen_at: None };
+        let table = attempts.table(execution, &name).await?;
+        let key = attempts.commit_key();
         match delete_once(execution, &table, target, using, predicate, key).await {
             Ok(changed) => {
                 let message = format!("{} deleted", counted(changed.num_deleted, "row"));
