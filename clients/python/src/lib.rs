@@ -61,6 +61,7 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
     module.add_function(wrap_pyfunction!(params::is_change, module)?)?;
     module.add_function(wrap_pyfunction!(params::numbered_params, module)?)?;
+    module.add_function(wrap_pyfunction!(params::placeholders, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;

@@ -30,6 +30,12 @@ pub(crate) fn numbered_params(py: Python<'_>, sql: &str) -> PyResult<(String, Ve
     Ok((query.sql, query.names))
 }
 
+/// Returns whether a text has placeholders without numbers, `?`, and the largest number of those with one.
+#[pyfunction]
+pub(crate) fn placeholders(sql: &str) -> (bool, u64) {
+    stoker_dialect::placeholders(sql)
+}
+
 /// Whether a text is a statement that changes a lake, and no query.
 #[pyfunction]
 pub(crate) fn is_change(sql: &str) -> bool {

@@ -43,16 +43,18 @@ from stoker._errors import (
     UnavailableError,
 )
 from stoker._image_grid import ImageGrid
-from stoker._lake import ColumnLayout, EpochVerdict, Finding, Lake, Table, VersionInfo, connect
+from stoker._lake import Lake, connect
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._plan import Plan
 from stoker._query import Query
+from stoker._reports import ColumnLayout, EpochVerdict, Finding, VersionInfo
 from stoker._rows import Cursor, Substitution
 from stoker._run import Run, RunEntry
 from stoker._statement import Outcome, StatementProgress
 from stoker._stats import Stall, StreamStats
 from stoker._stream import Stream
+from stoker._table import Table
 
 if _TYPE_CHECKING:
     from stoker._magic import Shell as _Shell

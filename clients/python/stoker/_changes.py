@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,12 +10,12 @@ import pyarrow as pa
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError
 from stoker._names import quoted, quoted_column
+from stoker._native import placeholders
 
 __all__ = [
     "Matched",
     "NotMatched",
     "merge_statement",
-    "named",
     "struct_rows",
     "typed",
     "update_statement",
@@ -27,25 +26,8 @@ __all__ = [
 Matched = Literal["update", "delete", "ignore"]
 NotMatched = Literal["insert", "ignore"]
 
-#: Texts, names in quotes and comments of SQL.
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
-
-#: Parameters with numbers.
-_NUMBERED = re.compile(r"\$(\d{1,9})")
-
 #: The maximum number of bytes of the rows that are merged by one call.
 _SOURCE_BYTES_MAX = 2**31 - 1
-
-
-def named(option: str, name: object) -> str:
-    """Returns the name of a table or view as SQL writes it.
-
-    Raises:
-        InvalidRequestError: The value of the option is no text.
-    """
-    if not isinstance(name, str):
-        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of a table or view")
-    return quoted(name)
 
 
 def where_clause(where: str | None) -> str:
@@ -89,12 +71,11 @@ def update_statement(
         raise InvalidRequestError("there is nothing to set; give values or expressions")
     computed = [f"{quoted_column('expressions', name)} = ({_text(name, sql)})" for name, sql in expressions.items()]
     rest = "".join(computed) + where_clause(where)
-    code = _QUOTED.sub("", rest)
-    if "?" in code:
+    has_questions, last = placeholders(rest)
+    if has_questions:
         places, all_params = ["?"] * len(values), [*values.values(), *params]
     else:
         # A number without a parameter of the caller would stand for one of the values.
-        last = max(map(int, _NUMBERED.findall(code)), default=0)
         if last > len(params):
             raise InvalidRequestError(f"parameter ${last} is missing; {len(params)} parameters were given")
         places = [f"${len(params) + number}" for number in range(1, len(values) + 1)]

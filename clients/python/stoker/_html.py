@@ -19,8 +19,9 @@ from stoker._results import first_rows
 if TYPE_CHECKING:
     from stoker._class_balance import ClassBalance
     from stoker._image_grid import ImageGrid
-    from stoker._lake import Lake, Table
+    from stoker._lake import Lake
     from stoker._query import Query
+    from stoker._table import Table
 
 __all__ = ["balance_html", "grid_html", "lake_html", "plan_html", "query_html", "table_html"]
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["quoted", "quoted_column"]
+__all__ = ["quoted", "quoted_column", "quoted_index", "quoted_table"]
+
+
+def quoted_table(option: str, name: object) -> str:
+    """Returns the name of a table or view as SQL writes it.
+
+    Raises:
+        InvalidRequestError: The value of the option is no text.
+    """
+    return _checked(option, name, "a table or view")
 
 
 def quoted_column(option: str, name: object) -> str:
@@ -13,11 +22,24 @@ def quoted_column(option: str, name: object) -> str:
     Raises:
         InvalidRequestError: The value of the option is no text.
     """
-    if not isinstance(name, str):
-        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of a column")
-    return quoted(name)
+    return _checked(option, name, "a column")
+
+
+def quoted_index(option: str, name: object) -> str:
+    """Returns the name of an index as SQL writes it.
+
+    Raises:
+        InvalidRequestError: The value of the option is no text.
+    """
+    return _checked(option, name, "an index")
 
 
 def quoted(name: str) -> str:
     """Returns a name as SQL writes it, so that it is read as it is."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _checked(option: str, name: object, kind: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of {kind}")
+    return quoted(name)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Outcome", "ProgressCallback", "StatementProgress"]
+from stoker._errors import InvalidRequestError
+from stoker._reports import known_fields
+
+__all__ = ["Outcome", "ProgressCallback", "StatementProgress", "given_params", "telling"]
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,23 @@ class StatementProgress:
 
 #: Is called with the progress of a statement, a few times in a second. If it raises, the statement is cancelled.
 ProgressCallback = Callable[[StatementProgress], object]
+
+
+def given_params(params: Sequence[Any] | None) -> Sequence[Any]:
+    """Returns the values of parameters.
+
+    Raises:
+        InvalidRequestError: They are one text.
+    """
+    if isinstance(params, str | bytes | bytearray):
+        raise InvalidRequestError(f"params is {type(params).__name__}; it must be a list of the values of $1, $2, …")
+    return [] if params is None else params
+
+
+def telling(progress: ProgressCallback) -> Callable[[dict[str, Any]], object]:
+    """Returns a function that calls ``progress`` with what the native module tells."""
+
+    def tell(told: dict[str, Any]) -> object:
+        return progress(StatementProgress(**known_fields(StatementProgress, told)))
+
+    return tell

@@ -26,7 +26,7 @@ pub use change::{Change, CreateIndex, DropIndex, OptimizeIndex, OptionValue, Qua
 pub use dialect::{AT_OPERATOR, LakeDialect};
 pub use error::{Error, Result};
 pub use inquiry::Inquiry;
-pub use named::{NumberedQuery, numbered};
+pub use named::{NumberedQuery, numbered, placeholders};
 pub use same_query::is_same_query;
 pub use statements::{Ending, Statements, statements};
 pub use views::{expand_view, relations};

@@ -54,6 +54,25 @@ pub fn numbered(sql: &str) -> Result<NumberedQuery> {
     Ok(NumberedQuery { sql: written, names })
 }
 
+/// Returns the placeholders of a text: whether it has some without numbers, `?`, and the largest number of the others, of
+/// which `$1` is the first; 0 for none.
+///
+/// ```
+/// use stoker_dialect::placeholders;
+/// assert_eq!(placeholders("x < $2 AND y = '$9?' -- ?"), (false, 2));
+/// assert_eq!(placeholders("x < ?"), (true, 0));
+/// ```
+pub fn placeholders(sql: &str) -> (bool, u64) {
+    let (mut has_questions, mut last) = (false, 0);
+    for (token, _) in spans(sql).tokens {
+        let Token::Placeholder(placeholder) = token else { continue };
+        has_questions |= placeholder == "?";
+        let number = placeholder.strip_prefix('$').and_then(|number| number.parse().ok());
+        last = last.max(number.unwrap_or(0));
+    }
+    (has_questions, last)
+}
+
 /// Returns the name of a placeholder: `label` of `$label`, and none of `$1` and `?`.
 fn name(placeholder: &str) -> Option<&str> {
     let name = placeholder.strip_prefix('$')?;
@@ -62,7 +81,7 @@ fn name(placeholder: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::numbered;
+    use super::{numbered, placeholders};
 
     fn check(sql: &str, expected: &str, names: &[&str]) {
         let found = numbered(sql).expect("a query");
@@ -89,6 +108,18 @@ mod tests {
             check(same, same, &[]);
         }
         check("SELECT $a, $t$ $a $t$, 'open $b", "SELECT $1, $t$ $a $t$, 'open $b", &["a"]);
+    }
+
+    #[test]
+    fn placeholders_are_counted_outside_of_texts_and_comments() {
+        for (sql, expected) in [
+            ("x = 1", (false, 0)),
+            ("x IN ($3, $1) AND s <> 'it''s $9'", (false, 3)),
+            ("\"$7?\" = $$ $8 ? $$ /* ? $9 */ OR y = ?", (true, 0)),
+            ("x = $99999999999999999999", (false, 0)),
+        ] {
+            assert_eq!(placeholders(sql), expected, "{sql}");
+        }
     }
 
     #[test]

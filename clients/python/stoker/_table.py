@@ -1,0 +1,442 @@
+"""Tables of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from stoker import _native
+from stoker._changes import (
+    Matched,
+    NotMatched,
+    merge_statement,
+    struct_rows,
+    typed,
+    update_statement,
+    where_clause,
+)
+from stoker._column_shapes import column_shapes
+from stoker._data import arrow_stream
+from stoker._errors import InvalidRequestError
+from stoker._names import quoted, quoted_column, quoted_index
+from stoker._numbers import whole, whole_or_none
+from stoker._reports import ColumnLayout, Finding, VersionInfo, known_fields
+from stoker._statement import Outcome, ProgressCallback, given_params
+
+if TYPE_CHECKING:
+    from stoker._lake import Lake
+
+__all__ = ["Table"]
+
+IndexKind = Literal["ivf_flat", "ivf_pq", "ivf_hnsw_sq", "btree", "bitmap", "label_list", "ngram", "inverted"]
+Metric = Literal["l2", "cosine", "dot"]
+
+#: The maximum numbers of partitions and sub-vectors of an index.
+_PARTITIONS_MAX = 2**20
+_SUB_VECTORS_MAX = 2**16
+
+
+class Table:
+    """One immutable version of a table. Made by :meth:`Lake.table`.
+
+    Example:
+        >>> table = lake.table("digits")
+        >>> table.name, table.num_rows, table.schema.names
+        ('digits', 20, ['image', 'label', 'name'])
+    """
+
+    def __init__(self, lake: Lake, info: _native.TableInfo) -> None:
+        self._lake = lake
+        self._info = info
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._info.name
+
+    @property
+    def version(self) -> int:
+        """The version of this object."""
+        return self._info.version
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows that are not deleted."""
+        return self._info.num_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema with all field metadata."""
+        return pa.schema(self._info.schema)
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """The table's tags and the versions that they name, at the time when this object was made."""
+        return dict(self._info.tags)
+
+    def versions(self) -> list[VersionInfo]:
+        """Returns all versions that still exist, oldest first."""
+        versions = self._lake._native.versions(self.name)
+        return [
+            VersionInfo(
+                item["version"], datetime.fromtimestamp(item["timestamp_millis"] / 1000, timezone.utc), item["tags"]
+            )
+            for item in versions
+        ]
+
+    def tag(self, name: str) -> None:
+        """Tags this version, which protects it from cleanup.
+
+        Raises:
+            AlreadyExistsError: The tag exists.
+            InvalidRequestError: The name is malformed.
+        """
+        self._lake._native.tag(self.name, self.version, name)
+
+    def describe(self) -> list[ColumnLayout]:
+        """Describes how each column is stored."""
+        layouts = self._lake._native.describe(self.name, self.version)
+        return [ColumnLayout(**known_fields(ColumnLayout, layout)) for layout in layouts]
+
+    def doctor(self) -> list[Finding]:
+        """Returns what costs speed or safety in the table's layout, and what to do about it.
+
+        Findings are, for example: heavy columns that are read through Lance's decoder, with the reason; rows without
+        checksums; fragments that are small or have many deleted rows. The call reads the footers of all data files.
+
+        Example:
+            >>> lake.table("digits").doctor()
+            []
+        """
+        findings = self._lake._native.doctor(self.name, self.version)["findings"]
+        return [Finding(**known_fields(Finding, finding)) for finding in findings]
+
+    def append(self, data: Any, *, rows_per_fragment: int | None = None) -> Table:
+        """Adds rows to the newest version in one atomic commit; this object keeps its version.
+
+        Args:
+            data: As for :meth:`Lake.create_table`, with the table's columns in any order.
+            rows_per_fragment: The maximum number of rows per data file.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The data does not fit the table; the message names the column.
+        """
+        schema = self.schema
+        shapes = zip(schema, column_shapes(schema), strict=True)
+        images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
+        stream = arrow_stream(data, images)
+        request: _native.WriteRequest = {
+            "table": self.name,
+            "mode": "append",
+            "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
+        }
+        self._lake._native.write(stream, request)
+        return self._lake.table(self.name)
+
+    def delete(
+        self, where: str, params: Sequence[Any] | None = None, *, progress: ProgressCallback | None = None
+    ) -> Outcome:
+        """Deletes rows of the newest version in one atomic commit; this object keeps its version and its rows.
+
+        Args:
+            where: The condition that chooses the rows, as in ``DELETE FROM … WHERE``; :meth:`truncate` removes all.
+            params: The values of ``$1``, ``$2``, … in it, as for :meth:`Lake.sql`.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: The condition is malformed, or a parameter is missing.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> lake.table("digits").delete("label IN (1, $1)", [2]).num_rows
+            4
+        """
+        if where is None:
+            raise InvalidRequestError("where is None; it must be a condition, and truncate() removes all rows")
+        return self._lake.execute(f"DELETE FROM {quoted(self.name)}{where_clause(where)}", params, progress=progress)
+
+    def update(
+        self,
+        values: Mapping[str, Any] | None = None,
+        where: str | None = None,
+        params: Sequence[Any] | None = None,
+        *,
+        expressions: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Outcome:
+        """Gives rows of the newest version new values in one atomic commit; this object keeps its version.
+
+        Other columns are neither read nor written, and rows keep their addresses.
+
+        Args:
+            values: The new value of each column, such as ``{"label": 3}``; values as parameters of :meth:`Lake.sql`,
+                lists and arrays for vectors and tensors.
+            where: The condition that chooses the rows. Default: all rows.
+            params: The values of ``$1``, ``$2``, … (or ``?``) in the expressions and the condition.
+            expressions: An expression of SQL for each column, such as ``{"label": "label + 1"}``.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: A column does not exist, a value does not fit, or a parameter is missing.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> table = lake.table("digits")
+            >>> table.update({"name": "seven"}, "label = $1", [7], expressions={"label": "label + 70"}).num_rows
+            2
+            >>> lake.sql("SELECT label, name FROM digits WHERE name = 'seven' LIMIT 1").to_arrow().to_pylist()
+            [{'label': 77, 'name': 'seven'}]
+        """
+        sql, all_params = update_statement(self.name, values, expressions, where, given_params(params))
+        return self._lake.execute(sql, all_params, progress=progress)
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        when_matched: Matched | Mapping[str, str] = "update",
+        when_not_matched: NotMatched = "insert",
+        progress: ProgressCallback | None = None,
+    ) -> Outcome:
+        """Merges rows into the newest version in one atomic commit: updates those that exist, and inserts the others.
+
+        The rows are sent as a parameter, so that a server takes about 12 MB of them. Write more rows to a table first,
+        and use ``MERGE INTO … USING …`` with :meth:`Lake.execute`, which also has conditions.
+
+        Args:
+            source: The rows, as for :meth:`Lake.create_table`. No two of them may match the same row.
+            on: The column or columns that are equal in a row and its match.
+            when_matched: What happens to a row that has a match: ``"update"`` sets all columns of the source,
+                ``"delete"``, ``"ignore"``, or a dict with an expression for each column to set, in which ``target`` is
+                the table and ``source`` the rows, such as ``{"n": "target.n + source.n"}``.
+            when_not_matched: What happens to a row of the source without a match: ``"insert"`` or ``"ignore"``.
+                Columns that the source does not have become NULL.
+            progress: As for :meth:`Lake.execute`.
+
+        Raises:
+            InvalidRequestError: A column does not exist, a value does not fit, or rows of the source match the same
+                row, which the message names.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> rows = {"label": [3], "name": ["three"]}
+            >>> lake.table("digits").merge(rows, "label", when_not_matched="ignore").num_rows
+            2
+        """
+        rows = struct_rows(source)
+        names = [field.name for field in rows.type]
+        sql = merge_statement(self.name, names, on, when_matched, when_not_matched)
+        return self._lake.execute(sql, [rows], progress=progress)
+
+    def truncate(self) -> Outcome:
+        """Removes all rows by a new version; this object keeps its version and its rows.
+
+        Raises:
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        return self._lake.execute(f"TRUNCATE TABLE {quoted(self.name)}")
+
+    def add_column(
+        self,
+        name: str,
+        data_type: str | None = None,
+        *,
+        value: str | None = None,
+        params: Sequence[Any] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Table:
+        """Adds a column in one atomic commit; the other columns are not written again.
+
+        Args:
+            name: The name of the column.
+            data_type: Its type in SQL, such as ``"BIGINT"``, ``"TEXT"`` or ``"FLOAT[128]"``. Default: that of the
+                expression.
+            value: An expression of SQL for its values in the rows that exist, such as ``"label + 1"``. Default: NULL.
+            params: The values of ``$1``, ``$2``, … in it, as for :meth:`Lake.sql`.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column exists, or type and expression do not fit.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> table = lake.table("digits").add_column("is_even", value="label % 2 = 0")
+            >>> str(table.schema.field("is_even").type)
+            'bool'
+        """
+        sql = f"ALTER TABLE {quoted(self.name)} ADD COLUMN {quoted_column('name', name)}"
+        self._lake.execute(sql + typed(data_type, value), params, progress=progress)
+        return self._lake.table(self.name)
+
+    def drop_column(self, *names: str) -> Table:
+        """Removes columns from the next version of the table; older versions keep them.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: A column does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        if not names:
+            raise InvalidRequestError("there is no column to drop; give one or more names")
+        dropped = ", ".join(f"DROP COLUMN {quoted_column('name', name)}" for name in names)
+        self._lake.execute(f"ALTER TABLE {quoted(self.name)} {dropped}")
+        return self._lake.table(self.name)
+
+    def rename_column(self, name: str, new_name: str) -> Table:
+        """Gives a column another name from the next version on; older versions keep the old one.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column does not exist, or another one has the new name.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        renamed = f"{quoted_column('name', name)} TO {quoted_column('new_name', new_name)}"
+        self._lake.execute(f"ALTER TABLE {quoted(self.name)} RENAME COLUMN {renamed}")
+        return self._lake.table(self.name)
+
+    def create_index(
+        self,
+        column: str,
+        *,
+        kind: IndexKind,
+        name: str | None = None,
+        metric: Metric | None = None,
+        num_partitions: int | None = None,
+        num_sub_vectors: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Table:
+        """Builds an index over a column of the newest version, and replaces an existing one of the same name.
+
+        The same as ``CREATE OR REPLACE INDEX``, see :meth:`Lake.execute`, with the same defaults.
+
+        Args:
+            column: A vector column for the kinds that begin with ``ivf``, a text column for ``inverted`` and ``ngram``,
+                a column of lists for ``label_list``, otherwise a scalar column.
+            kind: The kind of index.
+            name: The name of the index. Default: ``<column>_idx``.
+            metric: The distance of a vector index: ``"l2"``, ``"cosine"`` or ``"dot"``; searches with another distance
+                do not use the index. Default: ``"l2"``.
+            num_partitions: The number of partitions of the vector space. Default: one per 4,096 rows, at most 65,536;
+                for ``ivf_hnsw_sq`` one per 1,048,576 rows.
+            num_sub_vectors: The number of parts of a vector for ``ivf_pq``, which must divide its size. Default: the
+                largest one up to 16.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            InvalidRequestError: The column does not exist, its type does not fit, or a number is out of range.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        request: _native.IndexRequest = {
+            "table": self.name,
+            "column": column,
+            "kind": kind,
+            "name": name,
+            "metric": metric,
+            "num_partitions": whole_or_none("num_partitions", num_partitions, 1, _PARTITIONS_MAX),
+            "num_sub_vectors": whole_or_none("num_sub_vectors", num_sub_vectors, 1, _SUB_VECTORS_MAX),
+        }
+        self._lake.execute(_native.Connection.index_statement(request), progress=progress)
+        return self._lake.table(self.name)
+
+    def drop_index(self, name: str) -> Table:
+        """Removes an index from the next version of the table; older versions keep their index.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            NotFoundError: The index does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        self._lake.execute(f"DROP INDEX {quoted_index('name', name)} ON {quoted(self.name)}")
+        return self._lake.table(self.name)
+
+    def optimize_indexes(self, name: str | None = None, *, progress: ProgressCallback | None = None) -> Table:
+        """Adds the rows that the indexes of the newest version do not cover to them.
+
+        Searches find these rows without it, too, but compare them one by one. Partitions and code books of vector
+        indexes stay as they are: build the index again when the rows have become very different.
+
+        Args:
+            name: The index. Default: all indexes of the table.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            The table at its newest version, which is a new one if an index did not cover all rows.
+
+        Raises:
+            NotFoundError: The index does not exist; the message lists those that do.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        index = "" if name is None else f"{quoted_index('name', name)} "
+        self._lake.execute(f"OPTIMIZE INDEX {index}ON {quoted(self.name)}", progress=progress)
+        return self._lake.table(self.name)
+
+    def quarantine(self, row_ids: Iterable[int], reason: str | None = None) -> Table:
+        """Excludes bad rows from a new version of the table and all later ones; this object keeps its version.
+
+        Streams and queries that are pinned to older versions still deliver the rows. Rows that the newest version
+        excludes already are ignored; if there are no others, there is no new version.
+
+        Args:
+            row_ids: Row addresses as in :attr:`Batch.row_ids`: a sequence of ints, or a uint64 array of shape
+                ``(rows,)``. They hold from version to version until a compaction moves the rows.
+            reason: The reason, in at most 1,024 bytes, which is kept in the transaction of the new version.
+
+        Returns:
+            The table at the version that excludes the rows.
+
+        Raises:
+            InvalidRequestError: A row id is not a whole number, or the reason is too long.
+            NotFoundError: A row does not exist, or a compaction has moved it; the message names the row.
+
+        Example:
+            >>> table = lake.table("digits").quarantine([3, 5], "torn images")
+            >>> table.num_rows, lake.table("digits", version=1).num_rows
+            (18, 20)
+        """
+        values: list[Any] | None = None
+        if not isinstance(row_ids, (str, bytes)):
+            with suppress(TypeError):
+                values = list(row_ids)
+        if values is None:
+            raise InvalidRequestError(f"row_ids is {row_ids!r:.40}; it must be a sequence of whole numbers")
+        addrs = [whole(f"row_ids[{index}]", value, 0, 2**64 - 1) for index, value in enumerate(values)]
+        version = self._lake._native.quarantine(self.name, addrs, reason)
+        return self._lake.table(self.name, version=version)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def _repr_html_(self) -> str:
+        from stoker._html import table_html
+
+        return table_html(self)
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, version={self.version}, rows={self.num_rows})"
+
+    def __reduce__(self) -> tuple[Any, tuple[Lake, str, int]]:
+        return _reopened, (self._lake, self.name, self.version)
+
+
+def _reopened(lake: Lake, name: str, version: int) -> Table:
+    return lake.table(name, version=version)
