@@ -17,6 +17,8 @@ import stoker
 
 NUM_ROWS = 101
 SHAPE = (3, 8, 6)
+#: A token of each role, which :func:`tokens_file` writes.
+TOKENS = {role: f"the token of the {role}er" for role in ("read", "write", "admin")}
 
 
 def make_columns(num_rows: int, start: int = 0) -> dict[str, object]:
@@ -77,6 +79,15 @@ def stoker_bin() -> str:
     if not Path(binary).is_file():
         pytest.fail(f"STOKER_BIN is {binary!r}: set it to the stoker binary, as `cargo xtask test` does")
     return binary
+
+
+def tokens_file(folder: Path, **more: str) -> Path:
+    """Writes a file with a token for each role, followed by the entries in `more`; returns its path."""
+    entries = [f'[[tokens]]\nname = "{role}er"\nrole = "{role}"\ntoken = "{token}"\n' for role, token in TOKENS.items()]
+    path = folder / "tokens.toml"
+    path.touch(mode=0o600)
+    path.write_text("\n".join([*entries, *more.values()]))
+    return path
 
 
 class Server:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Server, make_columns, stoker_bin
+from conftest import TOKENS, Server, make_columns, stoker_bin, tokens_file
 
 import stoker
 
@@ -201,11 +201,7 @@ def test_clients_build_indexes_at_the_same_time(place: stoker.Lake) -> None:
 def test_a_reader_and_a_server_without_writes_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lake"
     stoker.connect(str(path)).create_table("samples", make_columns(40))
-    tokens = tmp_path / "tokens.toml"
-    secrets = {role: f"a-token-of-a-{role}er-for-tests" for role in ("read", "write")}
-    lines = [f'[[tokens]]\nname = "{role}er"\ntoken = "{token}"\nrole = "{role}"\n' for role, token in secrets.items()]
-    tokens.write_text("\n".join(lines))
-    tokens.chmod(0o600)
+    tokens = tokens_file(tmp_path)
     sql = "CREATE INDEX ON samples (label)"
     refused = "action execute needs the role write, and reader has the role read"
     for environment, role, message in [
@@ -216,7 +212,7 @@ def test_a_reader_and_a_server_without_writes_change_nothing(tmp_path: Path) -> 
     ]:
         server = Server(str(path), {"STOKER_TOKENS_FILE": str(tokens), **environment})
         try:
-            lake = stoker.connect(server.url, token=secrets[role])
+            lake = stoker.connect(server.url, token=TOKENS[role])
             if message is None:
                 assert lake.execute(sql).version == 2
             else:

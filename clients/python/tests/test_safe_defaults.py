@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from certificates import Certificates, Issuer
-from conftest import NUM_ROWS, make_columns, stoker_bin
+from conftest import NUM_ROWS, TOKENS, make_columns, stoker_bin, tokens_file
 from cryptography import x509
 from pyarrow import flight
 from s3_store import BUCKET, Store
@@ -30,7 +30,6 @@ import stoker
 #: A secret that no output may contain.
 CANARY = "canary-0f1e2d3c4b5a69788796"
 ADMIN = "the token of the administrator"
-TOKENS = {role: f"the token of the {role}er" for role in ("read", "write", "admin")}
 #: For each action, the lowest role that may call it, and a request body that is valid or at least parsed.
 ACTIONS: dict[str, tuple[str, dict[str, object]]] = {
     "version": ("read", {}),
@@ -122,15 +121,6 @@ def addresses_of_this_machine() -> list[str]:
         probe.connect(("192.0.2.1", 9))
         own.append(f"{probe.getsockname()[0]}:0")
     return ["0.0.0.0:0", "[::]:0", *own]
-
-
-def tokens_file(folder: Path, **more: str) -> Path:
-    """Writes a file with a token for each role, followed by the entries in `more`; returns its path."""
-    entries = [f'[[tokens]]\nname = "{role}er"\nrole = "{role}"\ntoken = "{token}"\n' for role, token in TOKENS.items()]
-    path = folder / "tokens.toml"
-    path.touch(mode=0o600)
-    path.write_text("\n".join([*entries, *more.values()]))
-    return path
 
 
 def authorized(token: str) -> flight.FlightCallOptions:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import DatabaseOptions
 from adbc_driver_manager.dbapi import Connection, Cursor
-from conftest import NUM_ROWS, SHAPE, Server, expected_image, make_columns
+from conftest import NUM_ROWS, SHAPE, TOKENS, Server, expected_image, make_columns, tokens_file
 
 import stoker
 
@@ -299,18 +299,14 @@ def test_large_rows_are_inserted_in_bulk(tmp_path: Path) -> None:
 def test_writes_need_a_server_and_a_role_that_allow_them(tmp_path: Path) -> None:
     path = tmp_path / "lake"
     stoker.connect(str(path)).create_table("samples", make_columns(40))
-    tokens = tmp_path / "tokens.toml"
-    secrets = {role: f"a-token-of-a-{role}er-for-tests" for role in ("read", "write")}
-    lines = [f'[[tokens]]\nname = "{role}er"\ntoken = "{token}"\nrole = "{role}"\n' for role, token in secrets.items()]
-    tokens.write_text("\n".join(lines))
-    tokens.chmod(0o600)
+    tokens = tokens_file(tmp_path)
     for environment, role, message in [
         (WRITES, "read", "needs the role write, and reader has the role read"),
         ({}, "write", "does not support writing: start it with --allow-writes"),
     ]:
         server = Server(str(path), {"STOKER_TOKENS_FILE": str(tokens), **environment})
         try:
-            lake = stoker.connect(server.url, token=secrets[role])
+            lake = stoker.connect(server.url, token=TOKENS[role])
             for call in (
                 lambda lake=lake: lake.table("samples").delete("id = 1"),
                 lambda lake=lake: lake.create_view("v", "SELECT id FROM samples"),
@@ -319,7 +315,7 @@ def test_writes_need_a_server_and_a_role_that_allow_them(tmp_path: Path) -> None
             ):
                 with pytest.raises(stoker.PermissionDeniedError, match=message):
                     call()
-            options = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"Bearer {secrets[role]}"}
+            options = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"Bearer {TOKENS[role]}"}
             uri = server.url.replace("grpc://", "grpc+tcp://")
             with flight_sql.connect(uri, db_kwargs=options) as connection, connection.cursor() as cursor:
                 with pytest.raises(adbc_driver_manager.Error, match=message):
