@@ -88,6 +88,15 @@ impl SqlQuery {
         self.execute_within(RowLimits::NONE).await
     }
 
+    /// Whether `unnest` stands in the columns of the query, so that a row below them may give none or several.
+    pub fn unnests_rows(&self) -> bool {
+        let mut node = &self.logical;
+        while let LogicalPlan::Projection(projection) = node {
+            node = &projection.input;
+        }
+        matches!(node, LogicalPlan::Unnest(_))
+    }
+
     /// Returns the name of a function in the query that may give another result for each row, such as `random`.
     ///
     /// # Errors

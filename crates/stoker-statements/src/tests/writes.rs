@@ -123,6 +123,7 @@ async fn rows_are_updated() {
     assert_eq!(shown(&lake, ALL).await, ["1 10 a", "2 22 b", "3 NULL c", "4 44 none"]);
     lake.done("UPDATE t AS u SET x = s.y FROM s WHERE s.id = u.id AND u.x < 40").await;
     lake.done("UPDATE t SET name = (SELECT max(y) FROM s) WHERE id = 1").await;
+    lake.done("UPDATE t SET x = u.x FROM (SELECT 1 AS id, unnest([10]) AS x) u WHERE u.id = t.id").await;
     lake.done("WITH q AS (SELECT 3 AS id) UPDATE t SET x = 7 FROM q WHERE q.id = t.id").await;
     assert_eq!(shown(&lake, ALL).await, ["1 10 400", "2 200 b", "3 7 c", "4 44 none"]);
     let nothing = lake.done("UPDATE t SET x = 0 WHERE id > 100").await;
@@ -133,6 +134,11 @@ async fn rows_are_updated() {
     lake.refuses("UPDATE t SET id = NULL", invalid, &["column id", "NULL"]).await;
     lake.refuses("UPDATE t SET nope = 1", invalid, &["no column nope", "id, x, name"]).await;
     lake.refuses("UPDATE t SET x = nope", invalid, &["nope"]).await;
+    for value in ["unnest([id, 1])", "1 + unnest(CASE WHEN id = 1 THEN [] ELSE [id] END)"] {
+        lake.refuses(&format!("UPDATE t SET x = {value}"), invalid, &["unnest in the values of UPDATE"]).await;
+        let merge = format!("MERGE INTO t USING s ON s.id = t.id WHEN MATCHED THEN UPDATE SET x = {value}");
+        lake.refuses(&merge.replace("[id", "[s.id").replace("id = 1", "s.id = 1"), invalid, &["unnest"]).await;
+    }
     lake.refuses("UPDATE t SET x = y FROM s AT (VERSION => 9) WHERE s.id = t.id", ErrorKind::NotFound, &["version 9"])
         .await;
     assert_eq!(shown(&lake, ALL).await, ["1 10 400", "2 200 b", "3 7 c", "4 44 none"]);

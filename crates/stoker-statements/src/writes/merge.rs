@@ -21,7 +21,7 @@ use stoker_sql::SqlQuery;
 use stoker_types::{StatementOutcome, TableName};
 
 use super::assignment::{RowNames, assign_all, filtered};
-use super::rows::{address_of, assigned_columns, begin, rows_of, with};
+use super::rows::{address_of, assigned_columns, begin, refuse_unnest, rows_of, with};
 use super::{Execution, counted, outcome, quoted};
 use crate::{Error, Result, table_name};
 
@@ -61,6 +61,7 @@ async fn merge_once(execution: Execution<'_>, table: &Table, plan: &MergePlan, k
              a column of the source first",
         ));
     }
+    refuse_unnest(execution, &query)?;
     // Rows that others insert meanwhile may be those that this statement would insert.
     let isolation = if plan.inserts() { Isolation::Serializable } else { Isolation::Snapshot };
     let mut change = begin(execution, table).await?.with_isolation(isolation);

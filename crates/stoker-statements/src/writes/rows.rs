@@ -9,7 +9,7 @@ use arrow_schema::{Schema, SchemaRef};
 use futures::TryStreamExt as _;
 use stoker_dialect::{Assignment, Target};
 use stoker_lake::{Changed, CommitKey, RowChange, Table, WriteOptions};
-use stoker_sql::{ADDRESSED_ROWS, ROW_ADDRESS};
+use stoker_sql::{ADDRESSED_ROWS, ROW_ADDRESS, SqlQuery};
 use stoker_types::{StatementOutcome, TableName};
 
 use super::assignment::{RowNames, assign_all};
@@ -53,6 +53,7 @@ async fn update_once(
         assignments.iter().enumerate().map(|(index, assignment)| format!("({}) AS c{index}", assignment.value));
     let sql = rows_query(target, table.name(), values, from, predicate);
     let query = execution.engine.query_of_statement(&sql, execution.params, &table.snapshot()).await?;
+    refuse_unnest(execution, &query)?;
     let mut batches = query.execute_for_lake().await?;
     let mut change = begin(execution, table).await?;
     let sources: Vec<Option<usize>> = (1..=assignments.len()).map(Some).collect();
@@ -67,6 +68,17 @@ async fn update_once(
     }
     execution.tell_rows("writing the new values", num_rows);
     Ok(change.commit(Some(key), &execution.note("")).await?)
+}
+
+/// Refuses `unnest` in the new values of rows: rows with empty lists would stay as they are, and nobody would notice.
+pub(super) fn refuse_unnest(execution: Execution<'_>, query: &SqlQuery) -> Result<()> {
+    match query.unnests_rows() {
+        false => Ok(()),
+        true => Err(Error::refused(
+            format!("unnest in the values of {}", execution.kind),
+            "it gives no value or several for a row; unnest lists in a query of the source: FROM (SELECT …)",
+        )),
+    }
 }
 
 /// Executes `DELETE`.
