@@ -12,10 +12,10 @@ use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_table::transaction::{Operation, TransactionBuilder, UpdateMode};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
-use crate::address::row_offset;
 use crate::caught::caught;
 use crate::commit::{is_conflict, lost, transaction};
 use crate::damage::decode_error;
+use crate::row_id_set::row_offset;
 use crate::{ChangeNote, Error, LakeStore, Result, Table};
 
 /// The maximum number of attempts to commit. An attempt is repeated when another commit changed the rows' fragments.

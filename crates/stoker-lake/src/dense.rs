@@ -21,13 +21,13 @@ use stoker_columns::kind_of;
 use stoker_store::sectors::is_checked_name;
 use stoker_types::to_usize;
 
-use crate::address::fragment_id;
 use crate::caught::caught;
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
 use crate::layout::{have_rows, misplaced};
 use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
+use crate::row_id_set::fragment_id;
 use crate::{Error, RangeReader, Result, Table};
 
 /// The maximum number of columns whose page tables, or whose checksums, a lake keeps in memory.
@@ -143,6 +143,11 @@ impl Table {
         let probe = self.probe(column).await?;
         self.lake().inner.dense.insert(key, probe.clone());
         Ok(probe)
+    }
+
+    /// Whether another table is this one at the same version. A table that was dropped and created again is not.
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        self.column_key("") == other.column_key("")
     }
 
     /// The key of a column in the lake's caches.

@@ -26,6 +26,7 @@ use crate::error::interpret;
 use crate::footer::Checked;
 use crate::holds::Holds;
 use crate::lance_stores::{checked_registry, wrapper};
+use crate::newest::{Found, NewestTables};
 use crate::objects::FOLDER;
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
@@ -70,6 +71,7 @@ pub(crate) struct LakeInner {
     /// How long opening a table may take, with all attempts; `None` for local lakes.
     pub opening_deadline: Option<Duration>,
     pub holds: Holds,
+    pub newest: NewestTables,
 }
 
 impl LakeInner {
@@ -143,6 +145,7 @@ impl LakeStore {
             commit_deadline: options.commit_deadline(),
             opening_deadline,
             holds: Holds::default(),
+            newest: NewestTables::default(),
         };
         Ok(LakeStore { inner: Arc::new(inner), allowance: None })
     }
@@ -308,6 +311,16 @@ impl LakeStore {
     /// Opens the newest version of a table, or returns `None` when there is no such table. A damaged manifest is an
     /// error of kind `DataCorrupt`.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
+        let folder = self.table_path(name);
+        let hint = match self.is_local() {
+            true => match self.inner.newest.find(name, &folder).await {
+                Found::Newest(dataset, schema) => {
+                    return Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some);
+                }
+                Found::Hint(hint) => hint,
+            },
+            false => None,
+        };
         let attempted = || format!("opening table {name} in {}", self.inner.place);
         let load = async || {
             let builder = DatasetBuilder::from_uri(self.table_uri(name))
@@ -317,7 +330,12 @@ impl LakeStore {
             loaded.map_err(|source| opening_error(attempted(), source))
         };
         match self.in_time(again(load), attempted).await {
-            Ok((dataset, schema)) => Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some),
+            Ok((dataset, schema)) => {
+                if let Some(hint) = hint {
+                    self.inner.newest.put(name, &folder, hint, &dataset, &schema);
+                }
+                Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some)
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -22,7 +22,6 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
-mod address;
 mod again;
 mod allowance;
 mod caught;
@@ -46,6 +45,7 @@ mod lake;
 mod lance_stores;
 mod layout;
 mod lineage;
+mod newest;
 mod nulls;
 mod objects;
 mod obstacle;
@@ -64,7 +64,6 @@ mod text;
 mod versions;
 mod write;
 
-pub use address::row_offset;
 pub use allowance::{Expense, WriteAllowance};
 pub use change::{ChangeNote, Changed, Isolation, NewColumns, RowChange};
 pub use checksums::{Checksums, row_checksums};
@@ -83,7 +82,7 @@ pub use obstacle::Obstacle;
 pub use precheck::BLOB_REMEDY;
 pub use range_reader::{RangeBody, RangeReader};
 pub use rerank::{NearRow, default_probes};
-pub use row_id_set::RowIdSet;
+pub use row_id_set::{RowIdSet, row_offset};
 pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest, ScanStats};
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use survey::{ColumnSurvey, FragmentTally};

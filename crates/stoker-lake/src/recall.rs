@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use stoker_types::{ErrorKind, ProgressSink, SnapshotRef, StatementProgress, TableName, to_usize};
 use uuid::Uuid;
 
-use crate::address::row_offset;
 use crate::caught::caught;
 use crate::index::is_of_vectors;
 use crate::rerank::{BATCH_ROWS, FIRST_ROWS, default_probes, in_order};
+use crate::row_id_set::row_offset;
 use crate::{Error, LakeStore, Metric, NearRow, Nearest, Result, ScanRequest, Table};
 
 /// The rank up to which the rows of searches are compared to estimate the recall.

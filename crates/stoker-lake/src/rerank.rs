@@ -139,16 +139,26 @@ impl Table {
             let vectors = self.take(std::slice::from_ref(&nearest.column), some).await?;
             let bytes = vectors.get_array_memory_size();
             memory.try_grow(bytes)?;
-            let measuring = compute_distance(nearest.query.clone(), nearest.metric.into(), &nearest.column, vectors);
-            let measured = caught(measuring).await.map_err(|source| Error::storage(self.comparing(), source))?;
+            let found = self.distances(nearest, vectors, some).await?;
             memory.shrink(bytes);
-            let mut found = Vec::with_capacity(some.len());
-            self.add_distances(&measured, Some(some), &mut found)?;
             // A row without a vector is not compared again.
             compared.exact.extend(some.iter().map(|row_addr| (*row_addr, None)));
             compared.exact.extend(found.into_iter().map(|row| (row.row_addr, Some(row.distance))));
         }
         Ok(())
+    }
+
+    /// Compares the vectors of rows with the query: the column of the search in a batch, and the address of each row.
+    /// Rows without a distance are left out.
+    ///
+    /// # Errors
+    /// Vectors of another type than the query's.
+    pub async fn distances(&self, nearest: &Nearest, vectors: RecordBatch, row_addrs: &[u64]) -> Result<Vec<NearRow>> {
+        let measuring = compute_distance(nearest.query.clone(), nearest.metric.into(), &nearest.column, vectors);
+        let measured = caught(measuring).await.map_err(|source| Error::storage(self.comparing(), source))?;
+        let mut found = Vec::with_capacity(row_addrs.len());
+        self.add_distances(&measured, Some(row_addrs), &mut found)?;
+        Ok(found)
     }
 
     /// Adds the rows of a batch that have a distance. Their addresses are given, or in the batch.

@@ -1,11 +1,25 @@
-//! Sets of row ids.
+//! Sets of row ids, and the parts of row addresses.
+//!
+//! A row address, as Lance defines it, is the id of a fragment in the upper 32 bits, and the row's index in the fragment in
+//! the lower 32 bits.
 
 use std::ops::RangeInclusive;
 
 use arrow_array::{Array as _, UInt64Array};
 use lance::dataset::scanner::{RowAddrMask, RowAddrTreeMap};
 
-use crate::address::{fragment_id, row_offset};
+/// Returns the index in its fragment of the row at this address.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the index is in the lower bits")]
+pub fn row_offset(address: u64) -> u32 {
+    address as u32
+}
+
+/// Converts the id of a fragment in a manifest to the id in row addresses. Lance gives no fragment an id of more than 32
+/// bits; such an id becomes the largest one.
+pub(crate) fn fragment_id(id: u64) -> u32 {
+    u32::try_from(id).unwrap_or(u32::MAX)
+}
 
 /// The ids of some rows of a table, as the column [`ROW_ID`](crate::ROW_ID) of a scan has them.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +62,13 @@ impl RowIdSet {
         self.rows.get_fragment_bitmap(fragment_id(id >> 32)).is_some_and(|offsets| offsets.contains(row_offset(id)))
     }
 
+    /// The ids, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.rows
+            .iter_runs()
+            .flat_map(|(fragment, offsets)| offsets.map(move |offset| (u64::from(fragment) << 32) | u64::from(offset)))
+    }
+
     /// The approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.rows.serialized_size()
@@ -75,6 +96,7 @@ mod tests {
         let selected = |id: u64| mask.selected(id);
         assert!([3, 7, 8, 9, 10, 1 << 40].into_iter().all(selected));
         assert!(![0, 4, 11, (1 << 40) + 1].into_iter().any(selected));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 7, 8, 9, 10, 1 << 40]);
         assert!((0..20).chain(1 << 40..(1 << 40) + 3).all(|id| set.contains(id) == mask.selected(id)));
     }
 }

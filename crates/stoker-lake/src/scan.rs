@@ -35,8 +35,8 @@ use stoker_store::first_line;
 use stoker_types::to_usize;
 use uuid::Uuid;
 
-use crate::address::fragment_id;
 use crate::caught::{Panicked, caught};
+use crate::row_id_set::fragment_id;
 use crate::{Error, Result, RowIdSet, Table};
 
 /// The name of the column with row addresses: fragment id in the upper 32 bits, offset in the lower.

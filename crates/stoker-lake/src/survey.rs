@@ -12,9 +12,9 @@ use lance_io::scheduler::ScanScheduler;
 use stoker_columns::fixed_row_bytes;
 use stoker_store::sectors::is_checked_name;
 
-use crate::address::fragment_id;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
+use crate::row_id_set::fragment_id;
 use crate::{Error, Result, Table};
 
 /// The name of encodings with a general-purpose codec.

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use lance::Dataset;
 use stoker_types::{Snapshot, TableName};
 
-use crate::address::fragment_id;
+use crate::row_id_set::fragment_id;
 use crate::{Error, LakeStore, Result, ScanStats};
 
 /// The maximum number of rows of a fragment: row addresses have 32 bits for the offset in it.
@@ -117,6 +117,11 @@ impl Table {
     /// Returns whether the table's files are on a file system of this machine, which may be a network mount.
     pub fn is_local(&self) -> bool {
         self.lake.is_local()
+    }
+
+    /// Whether the row ids of the table are the row addresses, which is so in tables without stable row ids.
+    pub fn row_ids_are_addresses(&self) -> bool {
+        !self.dataset().manifest().uses_stable_row_ids()
     }
 
     /// The number of rows that were not deleted, from the manifest.

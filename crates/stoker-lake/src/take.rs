@@ -12,10 +12,10 @@ use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 
-use crate::address::row_offset;
 use crate::caught::caught;
 use crate::damage::decode_error;
 use crate::precheck::Checked;
+use crate::row_id_set::row_offset;
 use crate::{Error, Result, Table};
 
 /// The maximum number of damaged rows that one read separates; with more, the read fails.

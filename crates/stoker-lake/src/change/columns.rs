@@ -14,8 +14,8 @@ use stoker_types::to_usize;
 
 use super::ChangeNote;
 use super::rewrite::{FragmentColumns, WrittenFiles, lance_columns};
-use crate::address::row_offset;
 use crate::exact_commit::{ExactChange, IndifferentTo};
+use crate::row_id_set::row_offset;
 use crate::write::{check_names, conform, with_media_uncompressed};
 use crate::{Error, LakeStore, Result, Table, WriteOptions};
 

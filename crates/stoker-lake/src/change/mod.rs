@@ -34,11 +34,11 @@ use stoker_types::{SnapshotRef, TableName, to_usize};
 
 pub use self::columns::NewColumns;
 use self::rewrite::{NewRow, Updates, WrittenFiles};
-use crate::address::row_offset;
 use crate::caught::caught;
 use crate::commit::pause;
 use crate::damage::decode_error;
 use crate::exact_commit::{CommittedChange, ExactChange, IndifferentTo};
+use crate::row_id_set::row_offset;
 use crate::{CommitKey, Error, FragmentDraft, LakeStore, Result, Table, TableWriter, WriteOptions};
 
 /// The most bytes of new values that a change keeps in memory, unless it says otherwise.

@@ -12,8 +12,8 @@ use stoker_store::SegmentCache;
 
 use super::directory::{Described, Misfit, offset_of};
 use super::{Checksums, FileChecksums};
-use crate::address::fragment_id;
 use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
+use crate::row_id_set::fragment_id;
 use crate::{DenseProbe, Error, RangeReader, Result, Table};
 
 /// The maximum size of all checksums that a lake keeps in memory, in bytes.

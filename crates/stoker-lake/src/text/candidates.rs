@@ -21,8 +21,8 @@ use stoker_types::to_usize;
 use super::Scoring;
 use super::indexed::ColumnIndex;
 use crate::Table;
-use crate::address::fragment_id;
 use crate::caught::caught;
+use crate::row_id_set::fragment_id;
 
 /// The bytes that an entry of an index takes while candidates are put together.
 const ENTRY_BYTES: usize = 160;

@@ -13,8 +13,8 @@ use roaring::RoaringBitmap;
 use stoker_text::{ColumnStatistics, Vocabulary};
 
 use super::indexed::{ColumnIndex, Segment};
-use crate::address::fragment_id;
 use crate::caught::caught;
+use crate::row_id_set::fragment_id;
 use crate::{ROW_ID, ScanRequest, Table};
 
 /// The rows of a scan of row ids.

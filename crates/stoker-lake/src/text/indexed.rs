@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use stoker_text::{Analysis, Pattern, Vocabulary};
 
 use super::TextSearch;
-use crate::address::fragment_id;
 use crate::caught::caught;
+use crate::row_id_set::fragment_id;
 use crate::{Error, Result, Table};
 
 /// The most words of an index that are taken as similar to a word of a query. Some may have only rows that were deleted.
