@@ -86,6 +86,11 @@ impl Distance {
     }
 }
 
+/// Whether a function compares two vectors of the same type.
+pub fn compares_vectors(name: &str) -> bool {
+    ["l2_distance", "cosine_distance", "cosine_similarity", "dot_product", "negative_inner_product"].contains(&name)
+}
+
 /// Returns the cosine of the angle, or `None` if a vector has length zero.
 fn cosine(left: &[f32], right: &[f32]) -> Option<f32> {
     let norms = sum(left, left, |a, b| a * b).sqrt() * sum(right, right, |a, b| a * b).sqrt();

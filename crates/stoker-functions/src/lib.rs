@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! add_to         ──► allowed functions, functions of this crate, distance operators
+//! ChosenFunctions ─► those of them that a query calls
 //! analyzer_rules ──► CheckedIntegers (overflow is an error), LikeEscapes, VectorCasts
 //! ReserveResults ──► Reserving: wraps a function whose result can outgrow its arguments
 //!                      ├─► allowed: each function's rule for the size of its results
@@ -17,6 +18,7 @@
 mod activity;
 mod allowed;
 mod beside_others;
+mod chosen;
 mod concatenate;
 mod cost;
 mod distance;
@@ -42,6 +44,8 @@ mod vectors;
 pub use activity::{Activity, Running};
 pub use allowed::refused;
 pub use beside_others::beside_others;
+pub use chosen::ChosenFunctions;
+pub use distance::compares_vectors;
 pub use error::Error;
 pub use predicates::{has_subquery, needs_only};
 pub use reserve_results::ReserveResults;

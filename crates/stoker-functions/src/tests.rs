@@ -13,9 +13,11 @@ use arrow_schema::{Field, FieldRef};
 use datafusion::common::Result as DfResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::FunctionRegistry as _;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl};
 use datafusion::prelude::SessionContext;
 
+use crate::ChosenFunctions;
 use crate::allowed::{all_aggregates, all_windows, refused, size};
 
 /// Calls a function with a column.
@@ -95,4 +97,41 @@ fn lists_name_functions_that_exist() {
     crate::add_to(&mut context).expect("functions");
     assert!(all_aggregates().all(|name| context.udafs().contains(name)));
     assert!(all_windows().all(|name| context.udwfs().contains(name)));
+}
+
+#[test]
+fn chosen_functions_are_those_of_a_session_with_all_functions() {
+    let mut context = SessionContext::new();
+    crate::add_to(&mut context).expect("functions");
+    let all = context.state();
+    let scalars = all.scalar_functions().keys();
+    let names: Vec<&str> = scalars
+        .chain(all.aggregate_functions().keys())
+        .chain(all.window_functions().keys())
+        .map(String::as_str)
+        .collect();
+    assert!(names.len() > 200, "{} names", names.len());
+    let check = |session: &SessionState, name: &str| {
+        let scalar = |state: &SessionState| state.scalar_functions().get(name).map(|found| found.name().to_string());
+        let aggregate =
+            |state: &SessionState| state.aggregate_functions().get(name).map(|found| found.name().to_string());
+        let window = |state: &SessionState| state.window_functions().get(name).map(|found| found.name().to_string());
+        assert_eq!(scalar(session), scalar(&all), "scalar {name}");
+        assert_eq!(aggregate(session), aggregate(&all), "aggregate {name}");
+        assert_eq!(window(session), window(&all), "window {name}");
+    };
+    let session = |names: &[&str]| {
+        let chosen = ChosenFunctions::named(names.iter().copied()).expect("known names");
+        chosen.build_into(SessionStateBuilder::new()).build()
+    };
+    for name in &names {
+        check(&session(&[name]), name);
+    }
+    let together = session(&names);
+    names.iter().for_each(|name| check(&together, name));
+    assert_eq!(together.expr_planners().len(), all.expr_planners().len());
+    assert!(ChosenFunctions::named(["abs", "no_such_function"]).is_none());
+    assert!(ChosenFunctions::named(["repeat"]).is_none(), "a refused function");
+    let few = session(&["abs"]);
+    assert!(few.scalar_functions().contains_key("btrim") && !few.scalar_functions().contains_key("sin"));
 }

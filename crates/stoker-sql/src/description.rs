@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
 use stoker_columns::fitting_schema;
-use stoker_functions::Activity;
+use stoker_functions::{Activity, compares_vectors};
 use stoker_lake::Table;
 
 use crate::explained::explain_schema;
@@ -74,16 +74,37 @@ fn infer(plan: &LogicalPlan, types: &mut [Option<DataType>]) -> Result<()> {
     apply_with_hidden(plan, &mut |node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr {
-                    let index = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
-                    let found = index.and_then(|index| types.get_mut(index.checked_sub(1)?));
-                    if let Some(found) = found {
-                        found.get_or_insert_with(|| field.data_type().clone());
+                match expr {
+                    Expr::Placeholder(Placeholder { id, field: Some(field) }) => {
+                        if let Some(found) = type_of_parameter(id, types) {
+                            found.get_or_insert_with(|| field.data_type().clone());
+                        }
                     }
+                    Expr::ScalarFunction(call) if compares_vectors(call.func.name()) => infer_vector(node, call, types),
+                    _ => {}
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     })?;
     Ok(())
+}
+
+/// Gives a parameter that is compared with a vector the type of the vector.
+fn infer_vector(node: &LogicalPlan, call: &ScalarFunction, types: &mut [Option<DataType>]) {
+    let [left, right] = call.args.as_slice() else { return };
+    for (parameter, other) in [(left, right), (right, left)] {
+        let Expr::Placeholder(Placeholder { id, field: None }) = parameter else { continue };
+        let schemas = node.inputs().into_iter().map(LogicalPlan::schema).chain([node.schema()]);
+        let of_other = schemas.filter_map(|schema| other.get_type(schema).ok()).find(|found| !found.is_null());
+        if let (Some(found), Some(of_other)) = (type_of_parameter(id, types), of_other) {
+            found.get_or_insert(of_other);
+        }
+    }
+}
+
+/// Returns the type of a parameter such as `$2`, as far as it is known.
+fn type_of_parameter<'a>(id: &str, types: &'a mut [Option<DataType>]) -> Option<&'a mut Option<DataType>> {
+    let number = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok())?;
+    types.get_mut(number.checked_sub(1)?)
 }

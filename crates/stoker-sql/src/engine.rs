@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -14,12 +15,15 @@ use stoker_chunks::{ChunkScan, ChunkScanOptions};
 use stoker_dialect::{SQL_BYTES_MAX, expand_view, relations};
 use stoker_functions::Activity;
 use stoker_lake::{LakeStore, Table, WriteAllowance};
-use stoker_types::{Digest, ParamValue, QueryOptions, Snapshot, TableName};
+use stoker_types::{Digest, ParamValue, QueryOptions, Snapshot, SnapshotRef, StatementProgress, TableName};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::description::{StatementDescription, describe};
-use crate::planning::{Planned, Resolved, analyse, on_large_stack, resolved};
+use crate::planner_threads::{on_large_stack, parsed};
+use crate::planning::{Planned, Resolved, analyse, resolved};
+use crate::query::CheckedQueries;
 use crate::resolve::{Author, Opened, Pins, open};
 use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
@@ -64,6 +68,10 @@ impl Default for EngineOptions {
     }
 }
 
+/// Takes the progress of the row sets that an engine evaluates: the rows that their scans passed, of all rows of the
+/// scanned fragments. Row sets add up, those that begin later, too. One that needs no scan has no total.
+pub type ProgressReports = watch::Sender<StatementProgress>;
+
 /// Plans and runs SQL over one lake. Cheap to clone; clones share the memory pool.
 ///
 /// The async methods need a tokio runtime. Planning happens on separate threads with large stacks, as many as there are
@@ -74,6 +82,8 @@ pub struct Engine {
     lake: LakeStore,
     inner: Arc<Inner>,
     threads: Option<Handle>,
+    /// Takes the progress of row sets.
+    progress: Option<ProgressReports>,
 }
 
 #[derive(Debug)]
@@ -83,6 +93,7 @@ struct Inner {
     planners: Permits,
     queries: Permits,
     chunks: ChunkScan,
+    checked: CheckedQueries,
 }
 
 impl Engine {
@@ -109,7 +120,9 @@ impl Engine {
             Permits::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
         let queries = Permits::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
-        Self { lake, inner: Arc::new(Inner { options, pool, planners, queries, chunks }), threads: None }
+        let checked = CheckedQueries::default();
+        let inner = Inner { options, pool, planners, queries, chunks, checked };
+        Self { lake, inner: Arc::new(inner), threads: None, progress: None }
     }
 
     /// Returns the engine with plans that run on this runtime instead of their callers' runtime, so that queries do not
@@ -125,9 +138,19 @@ impl Engine {
         Self { lake: self.lake.within(allowance), ..self.clone() }
     }
 
-    /// Returns the engine without a write allowance, for objects that are charged to no client.
+    /// Returns the engine with a receiver of the progress of the row sets that it evaluates.
+    #[must_use]
+    pub fn reporting(self, progress: ProgressReports) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    pub(crate) fn progress(&self) -> Option<&ProgressReports> {
+        self.progress.as_ref()
+    }
+
+    /// Returns the engine without a write allowance, for objects that are charged to no client, and without reports.
     pub(crate) fn unlimited(&self) -> Self {
-        Self { lake: self.lake.unlimited(), ..self.clone() }
+        Self { lake: self.lake.unlimited(), progress: None, ..self.clone() }
     }
 
     /// The lake.
@@ -154,11 +177,11 @@ impl Engine {
         self.inner.queries.status()
     }
 
-    pub(crate) fn planner_places(&self) -> &Permits {
+    pub(crate) fn planner_permits(&self) -> &Permits {
         &self.inner.planners
     }
 
-    pub(crate) fn query_places(&self) -> &Permits {
+    pub(crate) fn query_permits(&self) -> &Permits {
         &self.inner.queries
     }
 
@@ -219,6 +242,30 @@ impl Engine {
         self.query_pinned(sql, params, Pins::Newest(newest.to_vec()), options).await
     }
 
+    /// Returns the columns of a query. The plan is kept for a moment, for a client that checks a query before it runs it.
+    ///
+    /// # Errors
+    /// As for [`Engine::query`].
+    pub async fn columns(&self, sql: &str, params: &[ParamValue]) -> Result<SchemaRef> {
+        let query = self.query(sql, params).await?;
+        let columns = query.schema();
+        self.inner.checked.put(sql, params, query);
+        Ok(columns)
+    }
+
+    /// Takes the plan of a query that was checked a moment ago, if its tables still have the same newest versions.
+    async fn checked(&self, sql: &str, params: &[ParamValue]) -> Result<Option<SqlQuery>> {
+        let Some(query) = self.inner.checked.take(sql, params) else { return Ok(None) };
+        for table in query.tables() {
+            match self.lake().table(table.name(), &SnapshotRef::Latest).await {
+                Ok(newest) if newest.is_same_version(table) => {}
+                // Planning it again tells what is wrong.
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(query))
+    }
+
     async fn query_pinned(
         &self,
         sql: &str,
@@ -226,6 +273,13 @@ impl Engine {
         pins: Pins,
         options: QueryOptions,
     ) -> Result<SqlQuery> {
+        let reads_newest = matches!(&pins, Pins::Newest(pinned) if pinned.is_empty());
+        if reads_newest
+            && options == QueryOptions::default()
+            && let Some(checked) = self.checked(sql, params).boxed().await?
+        {
+            return Ok(checked);
+        }
         let engine = self.clone();
         let finish = move |planned| async move { SqlQuery::try_new(&engine, planned, options).await }.boxed();
         self.plan(sql, params, pins, Author::User, finish).await
@@ -315,19 +369,27 @@ impl Engine {
         let mut sql = sql.to_string();
         for _ in 0..=VIEWS_MAX {
             let (engine, text, values) = (self.clone(), sql.clone(), params.map(<[ParamValue]>::to_vec));
-            let resolving = async move { resolved(text, values.as_deref(), author, engine.options()) };
-            let resolved = on_large_stack(self, activity, resolving.boxed()).await?;
-            let (lake, pins) = (self.lake().clone(), pins.clone());
-            let opening = async move {
-                let opened = open(&lake, &resolved.requests.tables, &pins).await?;
-                Ok((resolved, opened))
-            };
-            match self.on_threads(opening.boxed()).await? {
+            let resolving = move || resolved(text, values.as_deref(), author, engine.options());
+            let resolved = parsed(self, activity, sql.len(), resolving).await?;
+            match self.open(resolved, &pins).await? {
                 (resolved, Opened::Tables(tables)) => return Ok((resolved, tables)),
                 (_, Opened::View(view, query)) => sql = self.with_view(activity, sql, view, query).await?,
             }
         }
         Err(too_many_views())
+    }
+
+    /// Opens the tables of a query. It does so on the caller's thread, unless plans have threads of their own.
+    async fn open(&self, resolved: Resolved, pins: &Pins) -> Result<(Resolved, Opened)> {
+        let (lake, pins) = (self.lake().clone(), pins.clone());
+        let opening = async move {
+            let opened = open(&lake, &resolved.requests.tables, &pins).await?;
+            Ok((resolved, opened))
+        };
+        match self.threads {
+            Some(_) => self.on_threads(opening.boxed()).await,
+            None => opening.boxed().await,
+        }
     }
 
     /// Puts the query of a view in place of its name.

@@ -33,6 +33,7 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod corrections;
 mod description;
 mod engine;
 mod error;
@@ -40,8 +41,8 @@ mod explained;
 mod guard;
 mod heavy_keys;
 mod params;
+mod planner_threads;
 mod planning;
-mod projections;
 mod provider;
 mod query;
 mod resolve;
@@ -49,11 +50,10 @@ mod row_set;
 mod running;
 mod sample;
 mod search;
-mod single_rows;
 mod wide_rows;
 
 pub use description::StatementDescription;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, ProgressReports};
 pub use error::{Error, Result};
 pub use query::SqlQuery;
 pub use resolve::{ADDRESSED_ROWS, ROW_ADDRESS};

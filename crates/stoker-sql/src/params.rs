@@ -7,7 +7,7 @@
 mod function;
 mod value;
 
-pub(crate) use function::functions;
+pub(crate) use function::{functions, is_parameter};
 pub(crate) use value::{constant, list_numbers, numbers, rows_of};
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Turns SQL text into an analysed plan over pinned tables.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -16,32 +18,26 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::{ExplainStatement, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{Query, Statement};
-use futures::future::BoxFuture;
-use stoker_catalog::CatalogRelation;
-use stoker_functions::{Activity, ReserveResults};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, visit_expressions};
+use stoker_catalog::{CatalogRelation, LakeView};
+use stoker_functions::{Activity, ChosenFunctions, ReserveResults};
 use stoker_lake::Table;
-use stoker_types::{ParamValue, Snapshot};
-use tokio::sync::oneshot;
+use stoker_types::{ParamValue, Snapshot, SnapshotRef};
 
+use crate::corrections::{corrected, optimizer_rules};
 use crate::guard::{Explain, Parsed, PlanFormat};
-use crate::projections::optimizer_rules;
 use crate::provider::{HeavyTable, OutputColumn, Relation, rows_per_batch};
-use crate::resolve::{Author, ROW_ADDRESS, RelationRequest, Requests};
+use crate::resolve::{At, Author, ROW_ADDRESS, RelationRequest, Requests};
 use crate::running::{
     HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
 };
 use crate::search::{apply_with_hidden, map_hidden, push_prefilters};
-use crate::single_rows::keep_single_rows;
 use crate::wide_rows::wide_rows;
 use crate::{Engine, EngineOptions, Error, Result, guard, heavy_keys, params, resolve};
 
 /// How often a part of a statement may stand in the query that evaluates the statement, on average.
 const STATEMENT_PARTS_MAX: usize = 4;
-
-/// The stack of a planner thread. The planner's recursion over a query within the bounds of [`guard`] needs far less.
-const PLANNER_STACK_BYTES: usize = 64 << 20;
 
 /// An analysed plan and the snapshots that it reads.
 pub(crate) struct Planned {
@@ -50,42 +46,14 @@ pub(crate) struct Planned {
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
     pub(crate) snapshots: Vec<Snapshot>,
+    /// The tables at these snapshots.
+    pub(crate) tables: Vec<Table>,
+    /// Whether the query names a version by a tag or a time.
+    pub(crate) names_movable_version: bool,
+    /// Whether the query names a version of a table in any way.
+    pub(crate) names_version: bool,
     /// The `EXPLAIN` that the query stands below, if any.
     pub(crate) explain: Option<Explain>,
-}
-
-/// Runs a future on a planner thread with a large stack, driven by the runtime of the engine's plans.
-///
-/// When the returned future is dropped, or the time limit for planning passes, the planner stops at its next step: when
-/// it waits for storage, or goes from one rule or operator to the next. The planner keeps its permit until it has
-/// stopped.
-pub(crate) async fn on_large_stack<T: Send + 'static>(
-    engine: &Engine,
-    activity: &Arc<Activity>,
-    work: BoxFuture<'static, Result<T>>,
-) -> Result<T> {
-    let place = engine.planner_places().take().await?;
-    let runtime = engine.threads()?;
-    let _running = activity.begin();
-    let (mut sender, receiver) = oneshot::channel();
-    let planned = async move {
-        let _place = place;
-        let done = tokio::select! {
-            () = sender.closed() => return,
-            done = work => done,
-        };
-        sender.send(done).ok();
-    };
-    std::thread::Builder::new()
-        .name("stoker-plan".to_string())
-        .stack_size(PLANNER_STACK_BYTES)
-        .spawn(move || runtime.block_on(planned))
-        .map_err(|source| Error::internal(format!("cannot start a planner thread: {source}")))?;
-    let limit = engine.options().query.planning;
-    match tokio::time::timeout(limit, receiver).await {
-        Ok(done) => done.map_err(|_| Error::internal("the planner panicked"))?,
-        Err(_) => Err(Error::exhausted(format!("planning took more than {} s, the limit", limit.as_secs_f64()))),
-    }
 }
 
 /// A parsed query whose relations and parameters are replaced by internal names.
@@ -93,6 +61,53 @@ pub(crate) struct Resolved {
     sql: String,
     parsed: Parsed,
     pub(crate) requests: Requests,
+    functions: CalledFunctions,
+}
+
+/// The functions that the session of a query has.
+enum CalledFunctions {
+    /// All, for a query that lists them.
+    All,
+    /// Those that the query calls, by name.
+    Named(BTreeSet<String>),
+}
+
+impl CalledFunctions {
+    fn of(query: &Query, requests: &Requests) -> Self {
+        let mut names = BTreeSet::new();
+        add_function_names(query, &mut names);
+        for request in &requests.relations {
+            match request {
+                RelationRequest::OfLake(LakeView::Functions) => return Self::All,
+                RelationRequest::Search(_, call) => {
+                    call.subquery().into_iter().for_each(|query| add_function_names(query, &mut names));
+                }
+                _ => {}
+            }
+        }
+        Self::Named(names)
+    }
+
+    /// Returns the functions with these names, or `None` if the session needs all functions.
+    fn choose(&self) -> Option<ChosenFunctions> {
+        match self {
+            Self::All => None,
+            Self::Named(names) => ChosenFunctions::named(names.iter().map(String::as_str)),
+        }
+    }
+}
+
+/// Adds the names of the functions that a query calls, without those that stand for parameters.
+fn add_function_names(query: &Query, names: &mut BTreeSet<String>) {
+    let _: ControlFlow<()> = visit_expressions(query, |expr| {
+        if let Expr::Function(function) = expr {
+            let name = function.name.to_string().to_ascii_lowercase();
+            if !params::is_parameter(&name) {
+                names.insert(name);
+            }
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// Parses a query, and finds the tables that it reads. It must be called on a large stack.
@@ -113,7 +128,8 @@ pub(crate) fn resolved(
         }
     };
     let requests = resolve::rewrite(&mut parsed.query, params, author)?;
-    Ok(Resolved { sql, parsed, requests })
+    let functions = CalledFunctions::of(&parsed.query, &requests);
+    Ok(Resolved { sql, parsed, requests, functions })
 }
 
 /// Analyses a query over its opened tables. It must be called on a large stack.
@@ -125,10 +141,22 @@ pub(crate) async fn analyse(
     params: &[ParamValue],
 ) -> Result<Planned> {
     let sql = resolved.sql.clone();
+    let names_movable_version = resolved.requests.tables.iter().any(|request| request.at.is_movable());
+    let newest = At::Ref(SnapshotRef::Latest);
+    let names_version = resolved.requests.tables.iter().any(|request| request.at != newest);
     let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
     let plan = prepared(&state, plan)?;
-    Ok(Planned { sql, state, plan, snapshots: distinct_snapshots(tables), explain })
+    Ok(Planned {
+        sql,
+        state,
+        plan,
+        snapshots: distinct_snapshots(tables),
+        tables: tables.to_vec(),
+        names_movable_version,
+        names_version,
+        explain,
+    })
 }
 
 /// Coerces the types of a plan and of the plans that are hidden in it, and moves predicates into searches.
@@ -165,8 +193,25 @@ pub(crate) async fn named_plan(
     tables: &[Table],
     params: &[ParamValue],
 ) -> Result<NamedPlan> {
+    let chosen = resolved.functions.choose();
+    if chosen.is_some() {
+        // An error is made again by a session with all functions, because it may name functions like the one in the query.
+        if let Ok(planned) = planned_in(&session(engine, activity, params, chosen)?, engine, &resolved, tables).await {
+            return Ok(planned);
+        }
+        activity.check()?;
+    }
+    planned_in(&session(engine, activity, params, None)?, engine, &resolved, tables).await
+}
+
+/// Plans a query in a session, up to the names in it.
+async fn planned_in(
+    context: &SessionContext,
+    engine: &Engine,
+    resolved: &Resolved,
+    tables: &[Table],
+) -> Result<NamedPlan> {
     let Resolved { parsed: Parsed { query, explain }, requests, .. } = resolved;
-    let context = session(engine, activity, params)?;
     for (index, request) in requests.relations.iter().enumerate() {
         let rows = |table: &Table, search| {
             Relation::new(HeavyTable { table: table.clone(), chunks: engine.chunks().clone() }, search)
@@ -180,7 +225,7 @@ pub(crate) async fn named_plan(
             }
             RelationRequest::Search(table, call) => {
                 let subquery = match call.subquery() {
-                    Some(query) => Some(query_plan(&context, query).await?),
+                    Some(query) => Some(query_plan(context, query).await?),
                     None => None,
                 };
                 let table = &tables[*table];
@@ -193,7 +238,8 @@ pub(crate) async fn named_plan(
         };
         context.register_table(TableReference::bare(requests.relation_name(index)?), relation)?;
     }
-    let statement = DfStatement::Statement(Box::new(Statement::Query(query)));
+    let statement = DfStatement::Statement(Box::new(Statement::Query(query.clone())));
+    let explain = *explain;
     let statement = match explain {
         Some(Explain { analyze, verbose, format: PlanFormat::Text }) => {
             DfStatement::Explain(ExplainStatement { analyze, verbose, format: None, statement: Box::new(statement) })
@@ -223,8 +269,14 @@ fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
     tables.iter().map(Table::snapshot).collect()
 }
 
-/// Creates the session of one query, whose memory is the query's share of the engine's memory.
-fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> Result<SessionContext> {
+/// Creates the session of one query, whose memory is the query's share of the engine's memory. Without `chosen`, it has all
+/// functions.
+fn session(
+    engine: &Engine,
+    activity: &Arc<Activity>,
+    values: &[ParamValue],
+    chosen: Option<ChosenFunctions>,
+) -> Result<SessionContext> {
     let mut config =
         SessionConfig::new().with_target_partitions(engine.options().target_partitions).with_information_schema(false);
     let options = config.options_mut();
@@ -237,16 +289,22 @@ fn session(engine: &Engine, activity: &Arc<Activity>, values: &[ParamValue]) -> 
     let mut physical_rules = PhysicalOptimizer::new().rules;
     physical_rules.push(Arc::new(HoldWindows));
     physical_rules.push(Arc::new(InterruptibleJoins { activity: activity.clone() }));
-    let state = SessionStateBuilder::new()
+    let has_all = chosen.is_none();
+    let functions = match chosen {
+        Some(chosen) => chosen.build_into(SessionStateBuilder::new()),
+        None => SessionStateBuilder::new().with_default_features(),
+    };
+    let state = functions
         .with_config(config.with_extension(activity.clone()))
         .with_runtime_env(engine.runtime_env(activity)?)
-        .with_default_features()
         .with_analyzer_rules(Analyzer::new().rules.into_iter().map(analyzer).collect())
         .with_optimizer_rules(optimizer_rules().into_iter().map(optimizer).collect())
         .with_physical_optimizer_rules(physical_rules.into_iter().map(physical).collect())
         .build();
     let mut context = SessionContext::new_with_state(state);
-    stoker_functions::add_to(&mut context)?;
+    if has_all {
+        stoker_functions::add_to(&mut context)?;
+    }
     for function in params::functions(values)? {
         context.register_udf(function);
     }
@@ -265,7 +323,7 @@ pub(crate) fn activity_of(state: &SessionState) -> Result<Arc<Activity>> {
 
 /// Optimizes a plan, and the plans that are hidden in it, to the form in which it runs.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    let shown = state.optimize(&keep_single_rows(plan.clone())?)?;
+    let shown = state.optimize(&corrected(plan.clone())?)?;
     // Optimizer rules create function calls, which do not yet reserve memory for their results.
     let shown = ReserveResults::new(activity_of(state)?).reserve(shown)?;
     map_hidden(shown, &mut |hidden| optimized(state, &hidden))

@@ -9,4 +9,4 @@ pub(crate) mod heavy;
 pub(crate) use heavy::HeavyTable;
 pub(crate) use layout::{Layout, OutputColumn, rows_per_batch};
 pub(crate) use relation::{CarriedNames, Relation};
-pub(crate) use scan_exec::{ScanExec, split};
+pub(crate) use scan_exec::{ScanExec, num_scanned_rows, split};

@@ -1,7 +1,9 @@
 //! A planned query over pinned snapshots.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -15,15 +17,30 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::Expr;
 use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use stoker_columns::fitting_schema;
-use stoker_types::{QueryOptions, Snapshot};
+use stoker_lake::Table;
+use stoker_types::{ParamValue, QueryOptions, Snapshot};
 
 use crate::explained::ExplainedExec;
 use crate::guard::PlanFormat;
-use crate::planning::{Planned, activity_of, on_large_stack, optimized, physical};
+use crate::planner_threads::on_large_stack;
+use crate::planning::{Planned, activity_of, optimized, physical};
 use crate::running::{RowLimits, check_expanded, run};
 use crate::search::{apply_with_hidden, search_by_order};
 use crate::{Engine, QueryLimits, Result};
+
+/// The most plans of checked queries that are kept.
+const CHECKED_MAX: usize = 16;
+
+/// How long the plan of a checked query is kept. Time goes on meanwhile: `now()` is the time of the plan.
+const CHECKED_AGE_MAX: Duration = Duration::from_millis(500);
+
+/// The most bytes of the text, of a parameter, and of the constants of a query that is kept.
+const CHECKED_BYTES_MAX: usize = 64 << 10;
+
+/// The most parameters of a query that is kept.
+const CHECKED_PARAMS_MAX: usize = 64;
 
 /// A planned and pinned `SELECT`, which can be run any number of times.
 pub struct SqlQuery {
@@ -33,11 +50,14 @@ pub struct SqlQuery {
     logical: LogicalPlan,
     physical: Arc<dyn ExecutionPlan>,
     snapshots: Vec<Snapshot>,
+    tables: Vec<Table>,
+    names_movable_version: bool,
+    names_version: bool,
 }
 
 impl SqlQuery {
     pub(crate) async fn try_new(engine: &Engine, planned: Planned, options: QueryOptions) -> Result<Self> {
-        let Planned { sql, state, plan, snapshots, explain } = planned;
+        let Planned { sql, state, plan, snapshots, tables, names_movable_version, names_version, explain } = planned;
         let activity = activity_of(&state)?;
         let logical = match search_by_order(&plan, options).await? {
             // Searches may hold a predicate twice; a plan that would be too large with them runs without them.
@@ -49,7 +69,17 @@ impl SqlQuery {
             Some(explain) if explain.format != PlanFormat::Text => Arc::new(ExplainedExec::new(physical, explain)),
             _ => physical,
         };
-        Ok(Self { engine: engine.clone(), sql, state, logical, physical, snapshots })
+        Ok(Self {
+            engine: engine.clone(),
+            sql,
+            state,
+            logical,
+            physical,
+            snapshots,
+            tables,
+            names_movable_version,
+            names_version,
+        })
     }
 
     /// The text of the query, with the queries of views in place of their names.
@@ -66,6 +96,21 @@ impl SqlQuery {
     /// appearance.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots
+    }
+
+    /// Whether the query names a version by a tag or a time, so that it may read other snapshots when it is planned again.
+    pub fn names_movable_version(&self) -> bool {
+        self.names_movable_version
+    }
+
+    /// The tables that the query reads, at its snapshots.
+    pub(crate) fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The memory that the query holds in the engine's pool, in bytes: before it runs, that of its constants.
+    pub fn held_bytes(&self) -> usize {
+        activity_of(&self.state).map_or(0, |activity| activity.pool().reserved())
     }
 
     /// Runs the query. Rows arrive in the order of `ORDER BY`, else in any order. Dropping the stream stops the query.
@@ -158,5 +203,53 @@ impl SqlQuery {
 impl fmt::Debug for SqlQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlQuery").field("snapshots", &self.snapshots).finish_non_exhaustive()
+    }
+}
+
+/// The plans of queries that were checked a moment ago. Each is taken by the first run of its query.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedQueries(Mutex<VecDeque<CheckedQuery>>);
+
+/// A plan, with the text and the parameters that it was made of.
+#[derive(Debug)]
+struct CheckedQuery {
+    at: Instant,
+    sql: String,
+    params: Vec<ParamValue>,
+    query: SqlQuery,
+}
+
+impl CheckedQueries {
+    /// Keeps the plan of a query, unless it is large, or its text names views or versions, whose meaning may change.
+    pub fn put(&self, sql: &str, params: &[ParamValue], query: SqlQuery) {
+        let is_small = |param: &ParamValue| match param {
+            ParamValue::Text(text) => text.len() <= CHECKED_BYTES_MAX,
+            ParamValue::Vector(numbers) => numbers.len() <= CHECKED_BYTES_MAX / size_of::<f64>(),
+            ParamValue::Arrow(_) => false,
+            _ => true,
+        };
+        let is_large = sql.len() > CHECKED_BYTES_MAX
+            || params.len() > CHECKED_PARAMS_MAX
+            || !params.iter().all(is_small)
+            || query.held_bytes() > CHECKED_BYTES_MAX;
+        if is_large || query.sql != sql || query.names_version {
+            return;
+        }
+        let new = CheckedQuery { at: Instant::now(), sql: sql.to_string(), params: params.to_vec(), query };
+        let mut kept = self.0.lock();
+        if kept.len() >= CHECKED_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(new);
+    }
+
+    /// Takes out the plan of a query.
+    pub fn take(&self, sql: &str, params: &[ParamValue]) -> Option<SqlQuery> {
+        let mut kept = self.0.lock();
+        while kept.front().is_some_and(|oldest| oldest.at.elapsed() > CHECKED_AGE_MAX) {
+            kept.pop_front();
+        }
+        let index = kept.iter().position(|checked| checked.sql == sql && checked.params == params)?;
+        kept.remove(index).map(|checked| checked.query)
     }
 }

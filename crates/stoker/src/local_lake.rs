@@ -115,7 +115,7 @@ impl Lake for LocalLake {
     }
 
     fn sql_schema<'a>(&'a self, sql: &'a str, params: &'a [ParamValue]) -> BoxFuture<'a, Result<SchemaRef>> {
-        let plan = move || async move { Ok(self.query(sql, params).await?.schema()) };
+        let plan = move || async move { Ok(self.columns(sql, params).await?) };
         self.patience.ask("planning a query", plan).boxed()
     }
 

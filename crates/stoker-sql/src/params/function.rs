@@ -31,6 +31,11 @@ pub(super) fn element(index: usize, element: usize) -> String {
     format!("\"${}\"({element})", index + 1)
 }
 
+/// Whether a function's name, as it stands in SQL, is that of a parameter.
+pub(crate) fn is_parameter(name: &str) -> bool {
+    name.starts_with("\"$")
+}
+
 /// Returns the functions for the parameters of a query.
 pub(crate) fn functions(params: &[ParamValue]) -> DfResult<Vec<ScalarUDF>> {
     let mut functions = Vec::new();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt64Array};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
-use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use stoker_chunks::{ChunkScan, verify_values};
-use stoker_lake::{DenseProbe, ROW_ADDR, Table};
+use stoker_lake::{DenseColumn, DenseProbe, ROW_ADDR, Table};
 
 use super::{Layout, rows_per_batch};
 
@@ -25,31 +25,36 @@ pub(crate) struct HeavyTable {
     pub(crate) chunks: ChunkScan,
 }
 
-/// Returns the output batches for one batch of scanned light columns, in order.
+/// Returns the output batches for batches of scanned light columns, in order.
 ///
-/// Without heavy columns this is one batch. With heavy columns the rows are cut into batches whose heavy columns take
+/// Without heavy columns, each gives one batch. With heavy columns the rows are cut into batches whose heavy columns take
 /// at most 8 MiB. Each batch reads exactly its own rows, and one batch is prefetched.
 pub(crate) fn complete(
     table: HeavyTable,
     layout: Arc<Layout>,
-    light: RecordBatch,
+    light: impl Stream<Item = DfResult<RecordBatch>> + Send + 'static,
 ) -> BoxStream<'static, DfResult<RecordBatch>> {
-    let heavy_columns = layout.heavy_columns();
+    let heavy_columns: Arc<[String]> = layout.heavy_columns().into();
     if heavy_columns.is_empty() {
-        return stream::once(async move { layout.assemble(&light, &[]) }).boxed();
+        return light.map(move |light| layout.assemble(&light?, &[])).boxed();
     }
-    let num_rows = light.num_rows();
     let step = rows_per_batch(layout.schema());
-    stream::iter((0..num_rows).step_by(step))
-        .map(move |first| {
-            let rows = light.slice(first, step.min(num_rows - first));
+    let cut = move |light: RecordBatch| {
+        let num_rows = light.num_rows();
+        let slices = (0..num_rows).step_by(step);
+        stream::iter(slices.map(move |first| Ok(light.slice(first, step.min(num_rows - first)))))
+    };
+    light
+        .map_ok(cut)
+        .try_flatten()
+        .map_ok(move |rows| {
             let (table, layout, heavy_columns) = (table.clone(), layout.clone(), heavy_columns.clone());
             async move {
                 let heavy = table.fetch(&heavy_columns, &rows).await?;
                 layout.assemble(&rows, &heavy)
             }
         })
-        .buffered(BATCHES_IN_FLIGHT)
+        .try_buffered(BATCHES_IN_FLIGHT)
         .boxed()
 }
 
@@ -65,12 +70,7 @@ impl HeavyTable {
         for name in columns {
             match self.table.dense_column(name).await? {
                 DenseProbe::Dense(column) => {
-                    let values = self.chunks.column(name, &column, addrs.values()).await;
-                    let values = values.map_err(|error| DataFusionError::External(Box::new(error)))?;
-                    if let Some(stats) = self.table.stats() {
-                        stats.add_bytes(values.get_array_memory_size());
-                    }
-                    fetched.push((name.clone(), values));
+                    fetched.push((name.clone(), self.dense_values(name, &column, addrs.values()).await?));
                 }
                 DenseProbe::NotDense { .. } => encoded.push(name.clone()),
             }
@@ -83,6 +83,21 @@ impl HeavyTable {
             fetched.extend(encoded.into_iter().zip(batch.columns().iter().cloned()));
         }
         Ok(fetched)
+    }
+
+    /// Reads a dense column of the rows at these addresses, in their order.
+    pub(crate) async fn dense_values(
+        &self,
+        name: &str,
+        column: &Arc<DenseColumn>,
+        addrs: &[u64],
+    ) -> DfResult<ArrayRef> {
+        let values = self.chunks.column(name, column, addrs).await;
+        let values = values.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if let Some(stats) = self.table.stats() {
+            stats.add_bytes(values.get_array_memory_size());
+        }
+        Ok(values)
     }
 
     /// Verifies the checksums of the values and fails with the first row whose values are bad.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use stoker_columns::{fixed_row_bytes, is_heavy};
@@ -74,6 +74,19 @@ impl Layout {
         Self { schema, columns }
     }
 
+    /// Returns the layout with this source of a column, which it may have from another source, or lack.
+    pub(crate) fn with(mut self, field: FieldRef, source: OutputColumn) -> Self {
+        match self.schema.index_of(field.name()) {
+            Ok(index) => self.columns[index] = source,
+            Err(_) => {
+                let fields: Vec<FieldRef> = self.schema.fields().iter().cloned().chain([field]).collect();
+                self.schema = Arc::new(Schema::new(fields));
+                self.columns.push(source);
+            }
+        }
+        self
+    }
+
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -104,6 +117,11 @@ impl Layout {
     /// Tells whether the scan must return row ids.
     pub(crate) fn needs_row_id(&self) -> bool {
         self.columns.contains(&OutputColumn::RowId)
+    }
+
+    /// Returns the index of the column of row addresses.
+    pub(crate) fn addr_index(&self) -> Option<usize> {
+        self.columns.iter().position(|column| *column == OutputColumn::RowAddr)
     }
 
     /// Returns the index of the column of ranks.

@@ -9,20 +9,24 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result as DfResult, Statistics};
+use datafusion::common::{DFSchema, Result as DfResult, Statistics};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::prelude::Expr;
-use stoker_columns::is_heavy;
+use stoker_columns::{fixed_row_bytes, is_heavy};
 use stoker_functions::needs_only;
-use stoker_lake::{FragmentInfo, Table};
+use stoker_lake::{DenseProbe, FragmentInfo, Table};
 use stoker_types::to_usize;
 
 use super::scan_exec::statistics;
 use super::{HeavyTable, Layout, OutputColumn, ScanExec};
 use crate::search::{Search, SearchExec, SearchInputs, SearchKind};
 use crate::{Error, Result};
+
+/// The bytes of a value from which Lance stores values row by row.
+const WIDE_VECTOR_BYTES: usize = 128;
 
 /// The column of `row_ids` that holds row addresses.
 const ROW_ID: &str = "row_id";
@@ -171,6 +175,39 @@ impl Relation {
         Ok(Self { search, ..self.clone() })
     }
 
+    /// Splits filters into those that compare light vectors which are stored as plain bytes, and all others. The chunk scan
+    /// reads such vectors into memory that is used again, several times as fast as Lance's decoder.
+    async fn split_filters(&self, filters: &[Expr]) -> DfResult<(Vec<Expr>, Vec<Expr>)> {
+        let (mut of_vectors, mut others) = (Vec::new(), Vec::new());
+        for filter in filters {
+            let mut is_of_vectors = false;
+            for name in column_names(filter) {
+                let field = self.table().schema().field_with_name(&name).cloned();
+                if field.is_ok_and(|field| is_wide_vector(&field) && !is_heavy(&field)) {
+                    let probe = self.table().dense_column(&name).await?;
+                    is_of_vectors |= matches!(probe, DenseProbe::Dense(_));
+                }
+            }
+            if is_of_vectors { &mut of_vectors } else { &mut others }.push(filter.clone());
+        }
+        Ok((of_vectors, others))
+    }
+
+    /// Adds the columns of a filter that a layout lacks, and makes the chunk scan read its vectors.
+    fn with_vectors(&self, layout: Layout, filter: &Expr) -> DfResult<Layout> {
+        let schema = self.schema.clone();
+        let mut layout = layout;
+        for name in column_names(filter) {
+            let index = schema.index_of(&name)?;
+            let source = match (&self.columns[index], is_wide_vector(schema.field(index))) {
+                (OutputColumn::Light(name), true) => OutputColumn::Heavy(name.clone()),
+                (source, _) => source.clone(),
+            };
+            layout = layout.with(schema.fields()[index].clone(), source);
+        }
+        Ok(layout)
+    }
+
     /// Tells whether Lance can evaluate the filter in its scan. Lance evaluates any expression over light columns. A
     /// filter that names a heavy column stays above the scan, so that the heavy column is read only for rows that pass
     /// the other filters.
@@ -178,6 +215,16 @@ impl Relation {
         let is_light = |name: &str| self.table().schema().field_with_name(name).is_ok_and(|field| !is_heavy(field));
         self.search.is_none() && needs_only(filter, is_light)
     }
+}
+
+fn column_names(filter: &Expr) -> BTreeSet<String> {
+    filter.column_refs().into_iter().map(|column| column.name.clone()).collect()
+}
+
+/// Whether a column is a vector of numbers of as many bytes as Lance may store row by row.
+fn is_wide_vector(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::FixedSizeList(item, _) if item.data_type().is_numeric())
+        && fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes >= WIDE_VECTOR_BYTES)
 }
 
 impl fmt::Debug for Relation {
@@ -215,8 +262,17 @@ impl TableProvider for Relation {
             return Ok(Arc::new(SearchExec::new(self.table.clone(), kind, layout, limit, inputs)));
         }
         let target_partitions = state.config().target_partitions();
-        let filter = conjunction(filters.to_vec());
-        Ok(Arc::new(ScanExec::new(self.table.clone(), &self.scanned(), layout, filter, limit, target_partitions)))
+        let (of_vectors, others) = self.split_filters(filters).await?;
+        let (fragments, filter) = (self.scanned(), conjunction(others));
+        let scan = |layout, limit| {
+            Arc::new(ScanExec::new(self.table.clone(), &fragments, layout, filter, limit, target_partitions))
+        };
+        let Some(of_vectors) = conjunction(of_vectors) else { return Ok(scan(layout, limit)) };
+        let num_columns = layout.schema().fields().len();
+        let layout = self.with_vectors(layout, &of_vectors)?;
+        let predicate = state.create_physical_expr(of_vectors, &DFSchema::try_from(layout.schema().clone())?)?;
+        let passing = FilterExecBuilder::new(predicate, scan(layout, None));
+        Ok(Arc::new(passing.apply_projection(Some((0..num_columns).collect()))?.build()?))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {

@@ -1,8 +1,13 @@
 //! Scans fragments of a pinned table in partitions of whole fragments.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
 use arrow_schema::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as DfResult, Statistics, internal_err};
@@ -15,10 +20,11 @@ use datafusion::physical_plan::stream::{BatchSplitStream, RecordBatchStreamAdapt
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::prelude::Expr;
 use futures::{TryStreamExt as _, stream};
-use stoker_lake::{FragmentInfo, ScanRequest, ScanStats};
+use stoker_lake::{FragmentInfo, ScanRequest, ScanStats, row_offset};
 use stoker_types::to_usize;
 
 use super::{HeavyTable, Layout, heavy};
+use crate::ProgressReports;
 
 /// The most rows of light columns in a batch from Lance.
 const BATCH_ROWS: usize = 8192;
@@ -41,7 +47,7 @@ pub(crate) struct ScanExec {
 /// The neighbouring fragments of one partition.
 #[derive(Clone, Debug, Default)]
 struct FragmentGroup {
-    ids: Vec<u32>,
+    fragments: Vec<FragmentInfo>,
     num_rows: u64,
 }
 
@@ -77,7 +83,7 @@ fn group_fragments(fragments: &[FragmentInfo], target: usize) -> Vec<FragmentGro
             groups.push(FragmentGroup::default());
         }
         if let Some(group) = groups.last_mut() {
-            group.ids.push(fragment.id);
+            group.fragments.push(*fragment);
             group.num_rows += fragment.num_rows;
         }
     }
@@ -130,7 +136,7 @@ impl ExecutionPlan for ScanExec {
             return internal_err!("ScanExec has {} partitions", self.partitions.len());
         };
         let schema = self.layout.schema().clone();
-        if group.ids.is_empty() {
+        if group.fragments.is_empty() {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream::empty())));
         }
         let request = ScanRequest {
@@ -139,25 +145,25 @@ impl ExecutionPlan for ScanExec {
             limit: self.limit.map(|limit| limit as u64),
             with_row_id: self.layout.needs_row_id(),
             with_row_addr: self.layout.needs_row_addr(),
-            fragments: Some(group.ids.clone()),
+            fragments: Some(group.fragments.iter().map(|fragment| fragment.id).collect()),
             batch_size: BATCH_ROWS,
             ..ScanRequest::default()
         };
         let (table, layout) = (self.table.counted(&self.metrics, partition), self.layout.clone());
         let output_rows = MetricBuilder::new(&self.metrics).output_rows(partition);
+        let reports = context.session_config().get_extension::<ProgressReports>();
+        let mut passed = reports.map(|reports| PassedRows::new(reports, group, self.layout.addr_index()));
         let batches = async move {
             let light = table.table.scan(&request).await?;
-            Ok::<_, DataFusionError>(
-                light
-                    .and_then(move |light| {
-                        let completed = heavy::complete(table.clone(), layout.clone(), light);
-                        async move { Ok(completed) }
-                    })
-                    .try_flatten(),
-            )
+            Ok::<_, DataFusionError>(heavy::complete(table, layout, light))
         };
         let stream = stream::once(batches).try_flatten();
-        let stream = stream.inspect_ok(move |batch| output_rows.add(batch.num_rows()));
+        let stream = stream.inspect_ok(move |batch| {
+            output_rows.add(batch.num_rows());
+            if let Some(passed) = &mut passed {
+                passed.take(batch);
+            }
+        });
         Ok(split(Box::pin(RecordBatchStreamAdapter::new(schema, stream)), &context, partition))
     }
 
@@ -172,6 +178,65 @@ impl ExecutionPlan for ScanExec {
             (_, limit) => Precision::Inexact(num_rows.min(limit.unwrap_or(usize::MAX))),
         };
         Ok(Arc::new(statistics(self.layout.schema(), precision)))
+    }
+}
+
+/// Returns the rows of all fragments that the scans of a plan read.
+pub(crate) fn num_scanned_rows(plan: &dyn ExecutionPlan) -> u64 {
+    let of_children: u64 = plan.children().into_iter().map(|child| num_scanned_rows(child.as_ref())).sum();
+    let plan: &dyn Any = plan;
+    match plan.downcast_ref::<ScanExec>() {
+        Some(scan) => scan.partitions.iter().map(|group| group.num_rows).sum(),
+        None => of_children,
+    }
+}
+
+/// Reports the rows that the scan of a partition has passed: those that it gave, and those before them that its filter
+/// left out. When the scan is dropped, it has passed all rows.
+struct PassedRows {
+    reports: Arc<ProgressReports>,
+    /// For each fragment, the rows of the fragments before it, and its own rows.
+    fragments: HashMap<u32, (u64, u64)>,
+    num_rows: u64,
+    passed: u64,
+    /// The index of the column of row addresses, by which rows that were left out are known.
+    addr_index: Option<usize>,
+}
+
+impl PassedRows {
+    fn new(reports: Arc<ProgressReports>, group: &FragmentGroup, addr_index: Option<usize>) -> Self {
+        let mut before = 0;
+        let fragments = group.fragments.iter().map(|fragment| {
+            let rows = (before, fragment.num_rows);
+            before += fragment.num_rows;
+            (fragment.id, rows)
+        });
+        Self { reports, fragments: fragments.collect(), num_rows: group.num_rows, passed: 0, addr_index }
+    }
+
+    /// Takes a batch that the scan gave.
+    fn take(&mut self, batch: &RecordBatch) {
+        let addrs = self.addr_index.and_then(|index| batch.column(index).as_primitive_opt::<UInt64Type>());
+        let last = addrs.and_then(|addrs| addrs.values().last().copied());
+        let passed = match last.map(|addr| (self.fragments.get(&((addr >> 32) as u32)), row_offset(addr))) {
+            Some((Some((before, num_rows)), offset)) => before + (u64::from(offset) + 1).min(*num_rows),
+            _ => self.passed.saturating_add(batch.num_rows() as u64),
+        };
+        self.advance(passed);
+    }
+
+    fn advance(&mut self, passed: u64) {
+        let more = passed.min(self.num_rows).saturating_sub(self.passed);
+        if more > 0 {
+            self.passed += more;
+            self.reports.send_modify(|progress| progress.done = progress.done.saturating_add(more));
+        }
+    }
+}
+
+impl Drop for PassedRows {
+    fn drop(&mut self) {
+        self.advance(self.num_rows);
     }
 }
 

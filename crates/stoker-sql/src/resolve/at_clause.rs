@@ -34,6 +34,15 @@ pub(crate) enum Constant {
 const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1') or AT (TIMESTAMP => '2026-01-31T12:00:00Z')";
 
 impl At {
+    /// Whether this may name another version later, although the table has no new one: a tag moves, and the newest version
+    /// at a time may be removed.
+    pub(crate) fn is_movable(&self) -> bool {
+        match self {
+            Self::Ref(SnapshotRef::Latest | SnapshotRef::Version(_)) => false,
+            Self::Ref(SnapshotRef::Tag(_)) | Self::Timestamp(_) => true,
+        }
+    }
+
     /// Reads a version clause as sqlparser returns it. Without a clause, the version is the newest one.
     pub(crate) fn parse(version: Option<TableVersion>, params: &mut Params) -> Result<Self> {
         match version {

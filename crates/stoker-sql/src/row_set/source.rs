@@ -17,7 +17,9 @@ use stoker_types::{Digest, DigestBuilder};
 
 use super::partial::PartialRowSet;
 use super::{RowSet, build};
-use crate::planning::{activity_of, on_large_stack, physical};
+use crate::planner_threads::on_large_stack;
+use crate::planning::{activity_of, physical};
+use crate::provider::num_scanned_rows;
 use crate::running::{RowLimits, run};
 use crate::sample::{Selection, limited};
 use crate::{Engine, Error, Result, SampleQuery, Split};
@@ -188,12 +190,24 @@ impl RowSource {
         let activity = activity_of(&self.selection().state)?;
         let work = async move {
             let Selection { state, plan, .. } = query.selection();
-            match fragments {
-                None => physical(state, plan).await,
-                Some(fragments) => physical(state, &limited(plan.clone(), &fragments)?).await,
-            }
+            let (state, plan) = match fragments {
+                None => physical(state, plan).await?,
+                Some(fragments) => physical(state, &limited(plan.clone(), &fragments)?).await?,
+            };
+            let num_rows = num_scanned_rows(plan.as_ref());
+            Ok::<_, Error>((state, plan, num_rows))
         };
-        let (state, plan) = on_large_stack(&self.engine, &activity, work.boxed()).await?;
+        let (mut state, plan, num_rows) = on_large_stack(&self.engine, &activity, work.boxed()).await?;
+        if let Some(progress) = self.engine.progress() {
+            if num_rows > 0 {
+                progress.send_modify(|progress| {
+                    progress.phase = "selecting rows".to_string();
+                    progress.unit = "rows".to_string();
+                    progress.total = Some(progress.total.unwrap_or(0).saturating_add(num_rows));
+                });
+            }
+            state.config_mut().set_extension(Arc::new(progress.clone()));
+        }
         run(&self.engine, plan, state.task_ctx(), RowLimits::NONE, activity.begin()).await
     }
 

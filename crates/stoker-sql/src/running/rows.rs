@@ -42,7 +42,7 @@ pub(crate) async fn run(
     limits: RowLimits,
     running: Running,
 ) -> Result<SendableRecordBatchStream> {
-    let place = engine.query_places().take().await?;
+    let place = engine.query_permits().take().await?;
     let schema = plan.schema();
     let (batches, received) = mpsc::channel(QUEUE_BATCHES);
     let task = AbortOnDropHandle::new(engine.threads()?.spawn(async move {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Float32Array, RecordBatch, UInt32Array, UInt64Array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use datafusion::common::{Result as DfResult, internal_err};
@@ -17,11 +17,13 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::StreamExt as _;
-use stoker_lake::{Nearest, ROW_ADDR, ScanRequest, Table, default_probes};
+use stoker_lake::{DenseProbe, NearRow, Nearest, ROW_ADDR, RowIdSet, ScanRequest, default_probes};
+use stoker_types::to_usize;
 
 use super::search_exec::Allowed;
 use super::worded::with_columns;
 use super::{DISTANCE, VectorSearch};
+use crate::provider::HeavyTable;
 
 /// The most rows in a batch from Lance.
 const BATCH_ROWS: usize = 8192;
@@ -33,6 +35,12 @@ const CANDIDATES_FACTOR: f64 = 40.0;
 const CANDIDATES_POWER: f64 = 0.7;
 /// An exact search pays up to this many vectors for each candidate of the search by an index.
 const EXACT_PER_CANDIDATE: u64 = 4;
+/// Single rows are read if they are at most one in this many rows of the table.
+const ROWS_PER_FEW: u64 = 16;
+/// The bytes of vectors that are read at a time.
+const BYTES_PER_READ: usize = 8 << 20;
+/// The bytes of a row with its distance in memory, before and after it is sorted.
+const ROW_BYTES: usize = 64;
 /// Reading and comparing a vector costs about as much as comparing this many compressed vectors.
 const CODES_PER_VECTOR: u64 = 16;
 
@@ -41,13 +49,14 @@ const CODES_PER_VECTOR: u64 = 16;
 /// An index compares as many candidates as are needed. An exact search after which rows beyond rank `k` may have the
 /// distance of rank `k` runs again for four times as many rows.
 pub(super) async fn nearest(
-    table: &Table,
+    heavy: &HeavyTable,
     search: &VectorSearch,
     query: &ArrayRef,
     allowed: Option<&Allowed>,
     columns: &[String],
     context: &TaskContext,
 ) -> DfResult<RecordBatch> {
+    let table = &heavy.table;
     let candidates = candidates(search.k, search.refine);
     let num_partitions = match search.use_index {
         true => table.search_partitions(&search.column, search.metric).await?,
@@ -70,9 +79,16 @@ pub(super) async fn nearest(
         nprobes_min: num_partitions.map(default_probes),
     };
     let rows = allowed.map(|allowed| allowed.rows.clone());
-    if use_index {
-        let candidates = search.refine.map(|_| candidates);
-        let found = table.nearest_by_index(&of_table(search.k, true), rows, candidates, context.memory_pool()).await?;
+    let found = match (use_index, &rows) {
+        (true, _) => {
+            let candidates = search.refine.map(|_| candidates);
+            let nearest = of_table(search.k, true);
+            Some(table.nearest_by_index(&nearest, rows.clone(), candidates, context.memory_pool()).await?)
+        }
+        (false, Some(rows)) => nearest_of_few(heavy, &of_table(search.k, false), rows, context).await?,
+        (false, None) => None,
+    };
+    if let Some(found) = found {
         let found = &found[..found.len().min(search.k)];
         let row_addrs: Vec<u64> = found.iter().map(|row| row.row_addr).collect();
         let distances: ArrayRef = Arc::new(Float32Array::from_iter_values(found.iter().map(|row| row.distance)));
@@ -110,6 +126,42 @@ pub(super) async fn nearest(
             return Ok(sorted.slice(0, num_rows.min(search.k)));
         }
         fetch = fetch.saturating_mul(4);
+    }
+}
+
+/// Compares all vectors of a few rows, and returns the nearest `k`. The vectors are read by chunk scan, whose reads of
+/// single rows cost a tenth of those of Lance's decoder. Returns `None` for many rows, which a scan reads faster, and for
+/// vectors that are not stored as plain bytes.
+async fn nearest_of_few(
+    heavy: &HeavyTable,
+    nearest: &Nearest,
+    rows: &RowIdSet,
+    context: &TaskContext,
+) -> DfResult<Option<Vec<NearRow>>> {
+    let (table, name) = (&heavy.table, &nearest.column);
+    if rows.len().saturating_mul(ROWS_PER_FEW) > table.num_rows() || !table.row_ids_are_addresses() {
+        return Ok(None);
+    }
+    let DenseProbe::Dense(column) = table.dense_column(name).await? else { return Ok(None) };
+    let memory = MemoryConsumer::new("vector_search").register(context.memory_pool());
+    let num_rows = to_usize(rows.len());
+    let rows_per_read = (BYTES_PER_READ / column.row_bytes.max(1)).clamp(1, num_rows.max(1));
+    // One read, the distances of its rows, and the nearest rows up to then.
+    let of_read = rows_per_read.saturating_mul(column.row_bytes.saturating_add(ROW_BYTES));
+    memory.try_grow(of_read.saturating_add(nearest.k.min(num_rows).saturating_mul(ROW_BYTES)))?;
+    let schema = Arc::new(Schema::new(vec![Field::new(name, column.data_type.clone(), true)]));
+    let mut addrs = rows.iter();
+    let mut found: Vec<NearRow> = Vec::new();
+    loop {
+        let read: Vec<u64> = addrs.by_ref().take(rows_per_read).collect();
+        if read.is_empty() {
+            return Ok(Some(found));
+        }
+        let vectors = heavy.dense_values(name, &column, &read).await?;
+        let vectors = RecordBatch::try_new(schema.clone(), vec![vectors])?;
+        found.extend(table.distances(nearest, vectors, &read).await?);
+        found.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_addr.cmp(&b.row_addr)));
+        found.truncate(nearest.k);
     }
 }
 

@@ -208,7 +208,7 @@ impl ExecutionPlan for SearchExec {
             let (allowed, columns) = (allowed.as_ref(), layout.light_columns());
             let found = match (&search, &query) {
                 (SearchKind::Vector(vector), Some(query)) => {
-                    nearest(&table.table, vector, query, allowed, &columns, &searched).await?
+                    nearest(&table, vector, query, allowed, &columns, &searched).await?
                 }
                 (SearchKind::Words(words), _) => {
                     let words = WordSearch { k: words.k.min(limit.max(1)), ..words.clone() };
@@ -216,7 +216,7 @@ impl ExecutionPlan for SearchExec {
                     with_scores(&table.table, hits, &columns, &searched).await?
                 }
                 (SearchKind::Hybrid(hybrid), Some(query)) => {
-                    fused(&table.table, hybrid, query, allowed, &columns, &searched).await?
+                    fused(&table, hybrid, query, allowed, &columns, &searched).await?
                 }
                 (SearchKind::TopK(top_k), _) => {
                     let Some(exact) = exact else { return internal_err!("SearchExec has no plan of the first rows") };
@@ -225,7 +225,7 @@ impl ExecutionPlan for SearchExec {
                 (_, None) => return internal_err!("SearchExec has no query vector"),
             };
             let found = found.slice(0, found.num_rows().min(limit));
-            Ok::<_, DataFusionError>(heavy::complete(table, layout, found))
+            Ok::<_, DataFusionError>(heavy::complete(table, layout, stream::iter([Ok(found)])))
         };
         let stream = stream::once(found).try_flatten();
         let stream = stream.inspect_ok(move |batch: &RecordBatch| output_rows.add(batch.num_rows()));

@@ -16,6 +16,7 @@ use stoker_lake::{ROW_ADDR, Table, TextHits, TextSearch};
 use super::nearest::nearest;
 use super::search_exec::Allowed;
 use super::{DISTANCE, HybridSearch, RANK, SCORE, WordSearch};
+use crate::provider::HeavyTable;
 
 /// The rows that are read at a time.
 const ROWS_PER_READ: usize = 8_192;
@@ -96,14 +97,15 @@ struct Found {
 /// Searches by vector and by words, and merges what both find. Returns the best rows with these light columns, distance,
 /// score, rank and address, best first.
 pub(super) async fn fused(
-    table: &Table,
+    heavy: &HeavyTable,
     search: &HybridSearch,
     query: &ArrayRef,
     allowed: Option<&Allowed>,
     columns: &[String],
     context: &TaskContext,
 ) -> DfResult<RecordBatch> {
-    let near = nearest(table, &search.vector, query, allowed, &[], context);
+    let table = &heavy.table;
+    let near = nearest(heavy, &search.vector, query, allowed, &[], context);
     let (near, texts) = futures::try_join!(near, best_texts(table, &search.words, allowed, context))?;
     let addrs = near.column_by_name(ROW_ADDR).and_then(|addrs| addrs.as_primitive_opt::<UInt64Type>());
     let distances = near.column_by_name(DISTANCE).and_then(|column| column.as_primitive_opt::<Float32Type>());

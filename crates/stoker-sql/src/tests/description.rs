@@ -31,7 +31,7 @@ async fn columns_and_parameters_have_the_types_of_the_statement() {
         (
             "SELECT id, _distance FROM vector_search(samples, emb, $1, k => $2) WHERE label = $3",
             vec![("id", DataType::Int64), ("_distance", DataType::Float32)],
-            vec![vector, DataType::Int64, DataType::Int64],
+            vec![vector.clone(), DataType::Int64, DataType::Int64],
         ),
         (
             "SELECT id FROM vector_search(samples, emb, (SELECT emb FROM samples WHERE id = $1), k => $2)",
@@ -40,6 +40,10 @@ async fn columns_and_parameters_have_the_types_of_the_statement() {
         ),
         ("SELECT id FROM samples WHERE label = $1 OR name = $1 LIMIT $2", vec![("id", DataType::Int64)], {
             vec![DataType::Int64, DataType::Int64]
+        }),
+        ("SELECT id FROM samples ORDER BY emb <-> $1 LIMIT 3", vec![("id", DataType::Int64)], vec![vector.clone()]),
+        ("SELECT id FROM samples WHERE l2_distance($1, emb) < $2", vec![("id", DataType::Int64)], {
+            vec![vector.clone(), DataType::Float32]
         }),
         ("SELECT l2_distance(emb, [1.0, $1, 2.0, 3.0]) AS d FROM samples", vec![("d", DataType::Float32)], {
             vec![DataType::Utf8]

@@ -125,6 +125,11 @@ impl Fixture {
         Self { dir, engine: Engine::new(lake, options) }
     }
 
+    /// Appends rows to `samples`.
+    pub async fn append(&self, num_rows: i64) {
+        write(self.engine.lake(), "samples", batch(NUM_NEWEST, NUM_NEWEST + num_rows)).await;
+    }
+
     /// Returns all rows of a query as one batch.
     pub async fn try_collect(&self, sql: &str, params: &[ParamValue]) -> Result<RecordBatch, Error> {
         let query = self.engine.query(sql, params).await?;

@@ -1,6 +1,8 @@
 //! Plain queries: pushdown, partitions, errors.
 
-use stoker_types::ErrorKind;
+use arrow_array::RecordBatch;
+use futures::TryStreamExt as _;
+use stoker_types::{ErrorKind, ParamValue, QueryOptions};
 
 use super::fixture::{Fixture, NUM_NEWEST, ints, rows};
 
@@ -16,6 +18,26 @@ async fn results_equal_brute_force() {
     assert_eq!(ints(&counted, "n"), [30; 10]);
     let joined = fixture.collect("SELECT s.id, l.title FROM samples s JOIN labels l ON s.label = l.label").await;
     assert_eq!(joined.num_rows(), 240);
+}
+
+#[tokio::test]
+async fn a_query_that_was_checked_reads_the_newest_rows_when_it_runs() {
+    let fixture = Fixture::new().await;
+    let engine = &fixture.engine;
+    let run = async |sql: &str, params: &[ParamValue]| {
+        let query = engine.query_with_options(sql, params, &[], QueryOptions::default()).await.expect("a query");
+        let batches: Vec<RecordBatch> = query.execute().await.expect("rows").try_collect().await.expect("rows");
+        ints(&batches[0], "n")
+    };
+    let counting = "SELECT count(*) AS n FROM samples WHERE id >= $1";
+    let from = |id: i64| [ParamValue::Int(id)];
+    assert_eq!(engine.columns(counting, &from(0)).await.expect("columns").field(0).name(), "n");
+    assert_eq!(run(counting, &from(10)).await, [NUM_NEWEST - 10], "other parameters");
+    assert_eq!(run(counting, &from(0)).await, [NUM_NEWEST]);
+    engine.columns(counting, &from(0)).await.expect("columns");
+    fixture.append(7).await;
+    assert_eq!(run(counting, &from(0)).await, [NUM_NEWEST + 7]);
+    assert_eq!(run(counting, &from(0)).await, [NUM_NEWEST + 7], "the plan was taken");
 }
 
 #[tokio::test]
@@ -81,7 +103,7 @@ async fn snapshots_stay_while_the_table_grows() {
     for _ in 0..2 {
         let stream = query.execute().await.expect("a stream");
         let batches: Vec<_> = futures::TryStreamExt::try_collect(stream).await.expect("rows");
-        let batches: Vec<arrow_array::RecordBatch> = batches;
+        let batches: Vec<RecordBatch> = batches;
         assert_eq!(ints(&batches[0], "n"), [NUM_NEWEST]);
     }
 }

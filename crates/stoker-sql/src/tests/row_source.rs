@@ -15,9 +15,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
-use stoker_types::ErrorKind;
+use stoker_types::{ErrorKind, StatementProgress};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use super::fixture::{Fixture, check_error, table_name};
 use crate::{Engine, EngineOptions, PartialRowSet, RowSource, SampleQuery, Split};
@@ -200,6 +201,31 @@ async fn pages_reach_over_fragments() {
         let parts = source.partial(&[2, 0]).await.expect("two fragments").merge(passed(rest)).expect("all fragments");
         assert_eq!(source.row_set(parts).await.expect("a row set").digest(), whole.digest(), "{sql}");
         assert!(lake.take_objects() == objects, "{sql}: the stored bytes differ");
+    }
+}
+
+#[tokio::test]
+async fn progress_counts_the_rows_that_scans_passed() {
+    let dir = TempDir::new().expect("a temporary folder");
+    append(&lake(&dir).await, 0..150_000, 40_000).await;
+    let options = EngineOptions { target_partitions: 1, ..EngineOptions::default() };
+    let engine = Engine::new(lake(&dir).await, options);
+    // Rows that a filter leaves out are passed with the next row that it keeps. The scan is a few batches ahead.
+    for (sql, passed) in [("SELECT id FROM t", 1..50_000), ("SELECT id FROM t WHERE id >= 100000", 100_001..149_999)] {
+        let (reports, progress) = watch::channel(StatementProgress::default());
+        let engine = engine.clone().reporting(reports);
+        let query = engine.sample(sql, &[]).await.expect("a sample query");
+        let mut rows = engine.row_source(&query).rows(&[0, 1, 2, 3]).await.expect("rows");
+        assert!(rows.try_next().await.expect("rows").is_some());
+        let half_way = progress.borrow().clone();
+        assert!(passed.contains(&half_way.done), "{sql}: {half_way}");
+        assert_eq!((half_way.phase.as_str(), half_way.total), ("selecting rows", Some(150_000)), "{sql}");
+        while rows.try_next().await.expect("rows").is_some() {}
+        assert_eq!(progress.borrow().done, 150_000, "{sql}");
+        // Another row set of the same plan adds its rows.
+        engine.row_set(&query).await.expect("a row set");
+        let both = progress.borrow().clone();
+        assert_eq!((both.done, both.total), (300_000, Some(300_000)), "{sql}");
     }
 }
 
