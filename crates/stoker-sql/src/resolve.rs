@@ -354,9 +354,13 @@ impl Rewriter<'_> {
                 let table = self.table(request);
                 self.replace(name, alias, short, RelationRequest::Rows(table))
             }
-            TableFactor::UNNEST { array_exprs, .. } => {
-                array_exprs.iter_mut().try_for_each(|list| self.params.replace_list(list))
-            }
+            TableFactor::UNNEST { array_exprs, .. } => array_exprs.iter_mut().try_for_each(|list| match list {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Err(Error::refused(
+                    format!("UNNEST({list}) in FROM"),
+                    "unnest a column in a subquery: FROM (SELECT *, unnest(column) AS value FROM …)",
+                )),
+                list => self.params.replace_list(list),
+            }),
             TableFactor::Derived { sample: Some(_), .. } => Err(refuse_sample()),
             TableFactor::Function { name, .. } => {
                 Err(Error::refused(format!("LATERAL {name}(…)"), "table functions cannot depend on other tables here"))

@@ -12,7 +12,15 @@
 //! ```
 //!
 //! The search itself accepts no filter pushdown, so that the meaning of a query never depends on what DataFusion's
-//! optimizer infers. Filters above `LIMIT`, aggregates and windows do not affect the search.
+//! optimizer infers. What becomes of a filter on columns of the searched table depends on the operators between them:
+//!
+//! - it moves through projections, aliases, filters, sorts, `DISTINCT`, `unnest` of other columns, and joins, except to
+//!   the optional side of an outer join;
+//! - it is refused above that side, above window functions, `DISTINCT ON`, `UNION` and `LATERAL` subqueries, and if it
+//!   names a value that `unnest` gives;
+//! - it stays above `LIMIT` and aggregates (`HAVING`), by which a query says that it filters what was found.
+//!
+//! Filters on columns that the search or a window function computes stay where they are.
 
 use std::sync::Arc;
 
@@ -21,7 +29,7 @@ use datafusion::common::{Column, DFSchema, Result as DfResult, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
-use datafusion::logical_expr::{Filter, JoinType, LogicalPlan, Projection, Subquery, TableScan};
+use datafusion::logical_expr::{Distinct, Filter, JoinType, LogicalPlan, Projection, Subquery, TableScan, Unnest};
 use datafusion::prelude::Expr;
 use stoker_functions::has_subquery;
 
@@ -144,15 +152,6 @@ fn replacements(columns: &[Column], plan: &LogicalPlan) -> Result<Origin<Vec<Rep
 
 fn trace(plan: &LogicalPlan, column: &Column) -> Result<Origin<Expr>> {
     let Some(index) = position(plan.schema(), column) else { return Ok(Origin::Plain) };
-    let below = |child: usize, plan: &LogicalPlan, column: &Column| {
-        Ok::<_, Error>(match trace(plan, column)? {
-            Origin::Search { mut path, found } => {
-                path.insert(0, child);
-                Origin::Search { path, found }
-            }
-            other => other,
-        })
-    };
     match plan {
         LogicalPlan::TableScan(scan) => Ok(match searched(scan) {
             Some(_) => {
@@ -195,24 +194,81 @@ fn trace(plan: &LogicalPlan, column: &Column) -> Result<Origin<Expr>> {
                 JoinType::Right => !from_left,
                 _ => true,
             };
-            Ok(match below(child, side, column)? {
-                Origin::Search { .. } if !preserved => {
-                    Origin::Blocked("the search is on the optional side of an outer join")
-                }
-                other => other,
+            let found = below(child, side, column)?;
+            Ok(match preserved {
+                true => found,
+                false => blocked(found, "the search is on the optional side of an outer join"),
             })
         }
         LogicalPlan::Union(union) => {
             for input in &union.inputs {
                 let inner = Column::from(input.schema().qualified_field(index));
-                if !matches!(trace(input, &inner)?, Origin::Plain) {
-                    return Ok(Origin::Blocked("the search is below a UNION"));
+                let found = blocked(trace(input, &inner)?, "the search is below a UNION");
+                if matches!(found, Origin::Blocked(_)) {
+                    return Ok(found);
                 }
             }
             Ok(Origin::Plain)
         }
+        LogicalPlan::Distinct(Distinct::All(input)) => below(0, input, column),
+        LogicalPlan::Distinct(Distinct::On(on)) => {
+            let columns: Vec<Column> = on.select_expr[index].column_refs().into_iter().cloned().collect();
+            Ok(match replacements(&columns, &on.input)? {
+                Origin::Search { found, .. } if !is_distance_only(&found) => {
+                    Origin::Blocked("the search is below DISTINCT ON")
+                }
+                Origin::Blocked(reason) => Origin::Blocked(reason),
+                _ => Origin::Plain,
+            })
+        }
+        // The columns after those of the input are computed from what the search found.
+        LogicalPlan::Window(window) if index < window.input.schema().fields().len() => {
+            let inner = Column::from(window.input.schema().qualified_field(index));
+            Ok(blocked(below(0, &window.input, &inner)?, "the search is below a window function"))
+        }
+        LogicalPlan::Unnest(unnest) => unnested(unnest, index),
+        LogicalPlan::Subquery(lateral) => {
+            let inner = Column::from(lateral.subquery.schema().qualified_field(index));
+            Ok(blocked(below(0, &lateral.subquery, &inner)?, "the search is in a LATERAL subquery"))
+        }
         _ => Ok(Origin::Plain),
     }
+}
+
+/// Returns the origin of a column above an operator below which a filter cannot move. A filter on what the search
+/// computes stays above it.
+fn blocked(origin: Origin<Expr>, reason: &'static str) -> Origin<Expr> {
+    match origin {
+        Origin::Search { found, .. } if found.column_refs().iter().all(|column| is_computed(&column.name)) => {
+            Origin::Plain
+        }
+        Origin::Search { .. } => Origin::Blocked(reason),
+        other => other,
+    }
+}
+
+/// Traces a column of an input, with the index of the input as the first step of the path.
+fn below(child: usize, input: &LogicalPlan, column: &Column) -> Result<Origin<Expr>> {
+    Ok(match trace(input, column)? {
+        Origin::Search { mut path, found } => {
+            path.insert(0, child);
+            Origin::Search { path, found }
+        }
+        other => other,
+    })
+}
+
+/// Traces a column of `unnest`. A filter on another column than the values of a list gives the same rows below it.
+fn unnested(unnest: &Unnest, index: usize) -> Result<Origin<Expr>> {
+    let input = unnest.dependency_indices[index];
+    let is_value =
+        unnest.list_type_columns.iter().any(|(list, _)| *list == input) || unnest.struct_type_columns.contains(&input);
+    let inner = Column::from(unnest.input.schema().qualified_field(input));
+    let found = below(0, &unnest.input, &inner)?;
+    Ok(match is_value {
+        true => blocked(found, "it depends on a value that unnest gives"),
+        false => found,
+    })
 }
 
 fn position(schema: &DFSchema, column: &Column) -> Option<usize> {
@@ -352,7 +408,12 @@ fn add_prefilter(plan: LogicalPlan, path: &[usize], predicate: Expr, number: usi
     let mut inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
     let input = inputs.get(*child).cloned().ok_or_else(|| Error::internal("the path to a search leaves the plan"))?;
     inputs[*child] = add_prefilter(input, rest, predicate, number)?;
-    Ok(plan.with_new_exprs(plan.expressions(), inputs)?)
+    let exprs = match &plan {
+        // DataFusion lists the columns that it unnests as expressions, and takes none.
+        LogicalPlan::Unnest(_) => Vec::new(),
+        plan => plan.expressions(),
+    };
+    Ok(plan.with_new_exprs(exprs, inputs)?)
 }
 
 /// Returns the plan of the row ids that a search may find if `predicate` must hold too.

@@ -250,8 +250,15 @@ async fn arguments_are_checked() {
         let kind = if call.starts_with("search") { ErrorKind::NotFound } else { ErrorKind::InvalidRequest };
         fixture.refuses(&format!("SELECT * FROM {call}"), &[], kind, &[part]).await;
     }
-    let sql = "SELECT id FROM text_search(docs, title, 'fox') WHERE label = 1 OR _score > 1";
-    fixture.refuses(sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before the search", "LIMIT"]).await;
+    for condition in [
+        "FROM text_search(docs, title, 'fox') WHERE label = 1 OR _score > 1",
+        "FROM (SELECT id, unnest([title, body]) AS word FROM text_search(docs, title, 'fox')) d WHERE word = 'fox'",
+        "FROM (SELECT id, label, count(*) OVER () AS n FROM hybrid_search(docs, emb, [4, 3], body, 'fox')) d
+         WHERE label = 1",
+    ] {
+        let sql = format!("SELECT id {condition}");
+        fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before the search", "LIMIT"]).await;
+    }
     let described = fixture.engine.describe("SELECT * FROM hybrid_search(docs, emb, $1, body, $2, k => $3)").await;
     let described = described.expect("a description");
     let types: Vec<String> = described.parameters.iter().map(|field| field.data_type().to_string()).collect();

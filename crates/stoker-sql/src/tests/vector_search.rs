@@ -43,6 +43,12 @@ async fn predicates_reach_the_search_through_queries_and_joins() {
         format!("WITH t AS (SELECT * FROM {call}) SELECT id FROM t WHERE label + 1 = 4"),
         format!("SELECT v.id FROM {call} v JOIN labels l ON v.label = l.label WHERE v.label = 3"),
         format!("SELECT v.id FROM {call} v LEFT JOIN labels l ON v.label = l.label WHERE v.label = 3"),
+        format!("SELECT id FROM (SELECT DISTINCT id, label FROM {call}) t WHERE label = 3"),
+        format!("SELECT id FROM (SELECT id, label, unnest([label]) AS u FROM {call}) t WHERE label = 3"),
+        format!(
+            "SELECT id FROM (SELECT id, label FROM {call} EXCEPT SELECT id, label FROM samples WHERE id < 0) t
+             WHERE label = 3"
+        ),
     ] {
         let mut found = ints(&fixture.collect(&format!("{sql} ORDER BY id")).await, "id");
         let mut expected = expected.clone();
@@ -86,10 +92,79 @@ async fn predicates_that_cannot_move_are_refused() {
         "FROM {call} v WHERE v.label = 3 OR _distance < 5",
         "FROM labels l LEFT JOIN {call} v ON v.label = l.label WHERE v.id > 3",
         "FROM (SELECT id FROM {call} UNION ALL SELECT label FROM labels) v WHERE v.id > 3",
+        "FROM (SELECT id FROM {call} UNION SELECT label FROM labels) v WHERE v.id > 3",
+        "FROM (SELECT id, unnest([label, id]) AS u FROM {call}) v WHERE v.u = 3",
+        "FROM (SELECT id, unnest([label, id]) AS u FROM {call}) v WHERE v.u IN (SELECT label FROM labels)",
+        "FROM (SELECT id, label, row_number() OVER (ORDER BY _distance) AS n FROM {call}) v WHERE v.label = 3",
+        "FROM (SELECT id, label, row_number() OVER (ORDER BY _distance) AS n FROM {call}) v
+         WHERE v.n < 3 OR v.label = 3",
+        "FROM (SELECT DISTINCT ON (label) id, label FROM {call}) v WHERE v.label = 3",
+        "FROM labels l, LATERAL (SELECT s.id FROM {call} s JOIN samples m ON m.id = s.id WHERE m.label = l.label) v
+         WHERE v.id > 3",
     ] {
         let sql = format!("SELECT v.id {}", condition.replace("{call}", call));
         fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &["cannot be applied before the search", "LIMIT"]).await;
     }
+}
+
+#[tokio::test]
+async fn predicates_on_results_of_a_search_stay_after_it() {
+    let fixture = Fixture::new().await;
+    let call = "vector_search(samples, emb, [1, 2, 3, 1], k => 40)";
+    let all = nearest(&rows(NUM_NEWEST), QUERY, 40);
+    let ids_of = |passes: fn(usize, i64, f32) -> bool| -> Vec<i64> {
+        let passing = all.iter().enumerate().filter(|(index, (id, distance))| passes(*index, *id, *distance));
+        passing.map(|(_, (id, _))| *id).collect()
+    };
+    let near = ids_of(|_, _, distance| distance < 8.0);
+    let labelled = ids_of(|_, id, _| id % 10 == 3);
+    for (sql, expected) in [
+        (
+            "FROM (SELECT id, row_number() OVER (ORDER BY _distance, id) AS n FROM {call}) v WHERE n <= 5",
+            ids_of(|index, _, _| index < 5),
+        ),
+        ("FROM (SELECT id, _distance, count(*) OVER () AS n FROM {call}) v WHERE _distance < 8", near.clone()),
+        ("FROM (SELECT DISTINCT id, _distance FROM {call}) v WHERE _distance < 8", near.clone()),
+        ("FROM (SELECT id, _distance FROM {call} UNION ALL SELECT label, 100 FROM labels) v WHERE _distance < 8", near),
+        (
+            "FROM labels l LEFT JOIN {call} v ON v.label = l.label WHERE v._distance < 8",
+            ids_of(|_, id, distance| id % 10 < 8 && distance < 8.0),
+        ),
+        // A LIMIT says that what follows filters the rows that were found, as do GROUP BY and HAVING.
+        (
+            "FROM (SELECT id, unnest([label]) AS u FROM (SELECT * FROM {call} LIMIT 40) s) v WHERE u = 3",
+            labelled.clone(),
+        ),
+        ("FROM (SELECT count(*) AS id FROM {call} GROUP BY label HAVING label = 3) v", vec![labelled.len() as i64]),
+        (
+            "FROM (SELECT label, count(*) AS id FROM {call} GROUP BY label) v WHERE label = 3",
+            vec![labelled.len() as i64],
+        ),
+    ] {
+        let sql = format!("SELECT v.id {}", sql.replace("{call}", call));
+        let mut found = ints(&fixture.collect(&sql).await, "id");
+        let mut expected = expected;
+        assert!(!expected.is_empty(), "{sql}");
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn columns_are_unnested_in_a_subquery() {
+    let fixture = Fixture::new().await;
+    for from in [
+        "vector_search(samples, emb, [1, 2, 3, 1]) s, UNNEST(s.emb) u(value)",
+        "samples s CROSS JOIN UNNEST(s.emb) AS u(value)",
+        "samples s, UNNEST([1, 2], emb) u(one, value)",
+    ] {
+        let sql = format!("SELECT s.id FROM {from} WHERE u.value = 3");
+        fixture.refuses(&sql, &[], ErrorKind::InvalidRequest, &["UNNEST(", "emb) in FROM", "in a subquery"]).await;
+    }
+    let sql = "SELECT id FROM (SELECT id, unnest(emb) AS value FROM samples) t WHERE value = 12 AND id < 20";
+    let expected: Vec<i64> = rows(20).iter().filter(|row| row.emb.contains(&12.0)).map(|row| row.id).collect();
+    assert_eq!(ints(&fixture.collect(sql).await, "id"), expected);
 }
 
 #[tokio::test]
