@@ -69,6 +69,22 @@ def test_parameters_and_columns_are_known_before_execution(connection: Connectio
         assert cursor.adbc_execute_schema("SELECT id, name FROM samples").names == ["id", "name"]
 
 
+def test_a_statement_is_planned_within_its_first_poll(connection: Connection) -> None:
+    sql = "SELECT id FROM samples WHERE id < 5 ORDER BY id"
+    incremental, progress = (adbc_driver_manager.StatementOptions[name].value for name in ("INCREMENTAL", "PROGRESS"))
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{incremental: "true"})
+        for _ in range(2):
+            partitions, schema = cursor.adbc_execute_partitions(sql)
+            assert (len(partitions), schema.names) == (1, ["id"])
+            assert cursor.adbc_statement.get_option_float(progress) == 1.0
+            # An answer without partitions is the end.
+            assert cursor.adbc_execute_partitions(sql)[0] == []
+    with connection.cursor() as cursor:
+        cursor.adbc_read_partition(partitions[0])
+        assert cursor.fetch_arrow_table()["id"].to_pylist() == [0, 1, 2, 3, 4]
+
+
 def test_metadata_describes_the_lake(connection: Connection) -> None:
     info = connection.adbc_get_info()
     assert info["vendor_name"] == "Stoker"

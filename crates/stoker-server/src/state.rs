@@ -11,7 +11,7 @@ use stoker_chunks::ChunkCache;
 use stoker_clock::Environment;
 use stoker_lake::WriteAllowance;
 use stoker_session::{Error, Result};
-use stoker_sql::Engine;
+use stoker_sql::{Engine, ProgressReports};
 use stoker_stream::{Resources, StreamPlan, WeightHistory};
 use stoker_types::calls::ServerStatus;
 use stoker_types::{Digest, Principal, PrincipalName, Role, StreamSpec};
@@ -27,7 +27,7 @@ use crate::flight_sql::Running;
 use crate::metrics::Metrics;
 use crate::permits::Permits;
 use crate::place_filter::PlaceFilter;
-use crate::plan_cache::PlanCache;
+use crate::plan_cache::{FreshStatements, PlanCache, PolledPlans};
 use crate::query_threads::QueryThreads;
 use crate::totals::Totals;
 
@@ -60,6 +60,10 @@ pub(crate) struct ServerState {
     /// Cancelled when the grace period is over and running streams must end.
     pub cut: CancellationToken,
     plans: PlanCache,
+    /// The statements that clients are about to fetch.
+    pub fresh_statements: FreshStatements,
+    /// The streams that are being planned for clients that poll them: as many as may be sent.
+    pub polled_plans: PolledPlans,
     /// The write allowance of each principal with the role `read`.
     allowances: Mutex<HashMap<PrincipalName, Arc<WriteAllowance>>>,
 }
@@ -88,6 +92,8 @@ impl ServerState {
             running: Running::default(),
             totals: Arc::default(),
             metrics: Arc::default(),
+            fresh_statements: FreshStatements::new(clock.clone()),
+            polled_plans: PolledPlans::new(config.stream_shares(), clock.clone()),
             config,
             environment,
             stopping: CancellationToken::new(),
@@ -121,12 +127,19 @@ impl ServerState {
     }
 
     /// Plans the stream of a request, or finds its plan. The server derives all that a plan writes to the lake from the
-    /// query: the row set, the specification, and for a run its id and the reader that began it.
-    pub async fn plan(&self, principal: &Principal, source: Option<Source>) -> Result<StreamPlan> {
+    /// query: the row set, the specification, and for a run its id and the reader that began it. The selection of the
+    /// rows of a new stream is reported.
+    pub async fn plan(
+        &self,
+        principal: &Principal,
+        source: Option<Source>,
+        reports: ProgressReports,
+    ) -> Result<StreamPlan> {
         match source {
             Some(Source::Query(query)) => {
                 let request = convert::request_from_proto(&query)?;
-                let plan = StreamPlan::plan_for(&self.engine_for(principal), &request, principal.run_owner()).await?;
+                let engine = self.engine_for(principal).reporting(reports);
+                let plan = StreamPlan::plan_for(&engine, &request, principal.run_owner()).await?;
                 self.plans.put(&plan);
                 Ok(plan)
             }

@@ -8,6 +8,7 @@ mod contracts;
 pub(crate) mod fixture;
 mod flight_sql;
 mod outages;
+mod polls;
 mod replicas;
 mod requests;
 mod sessions;

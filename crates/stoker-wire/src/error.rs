@@ -75,6 +75,18 @@ pub enum Error {
         /// The reason why the session is not valid any more.
         reason: String,
     },
+    /// The descriptor of a poll was changed, is no such descriptor, or has a signature that does not fit its key.
+    #[error("the descriptor of the poll is not valid: {reason}; poll with the descriptor of the stream again")]
+    InvalidPoll {
+        /// The fault of the descriptor.
+        reason: &'static str,
+    },
+    /// The descriptor of a poll expired: it is too old, or its key is unknown to this server.
+    #[error("the descriptor of the poll is no longer valid: {reason}; poll with the descriptor of the stream again")]
+    ExpiredPoll {
+        /// The reason why the descriptor is not valid any more.
+        reason: String,
+    },
     /// A request that cannot be understood.
     #[error("{reason}")]
     InvalidRequest {
@@ -103,12 +115,14 @@ impl Error {
             Error::Batch(error) => error.kind(),
             Error::Remote { kind, .. } => *kind,
             Error::Unreachable { .. } | Error::Interrupted { .. } => ErrorKind::Unavailable,
-            Error::InvalidTicket { .. } | Error::InvalidHandle { .. } | Error::InvalidSession { .. } => {
-                ErrorKind::Unauthenticated
-            }
-            Error::ExpiredTicket { .. } | Error::ExpiredHandle { .. } | Error::ExpiredSession { .. } => {
-                ErrorKind::Expired
-            }
+            Error::InvalidTicket { .. }
+            | Error::InvalidHandle { .. }
+            | Error::InvalidSession { .. }
+            | Error::InvalidPoll { .. } => ErrorKind::Unauthenticated,
+            Error::ExpiredTicket { .. }
+            | Error::ExpiredHandle { .. }
+            | Error::ExpiredSession { .. }
+            | Error::ExpiredPoll { .. } => ErrorKind::Expired,
             Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,

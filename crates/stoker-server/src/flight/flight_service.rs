@@ -104,6 +104,11 @@ impl FlightService for StokerFlightService {
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let asking = principal(&request).map_err(status)?;
+        if let Some(poll) = self.0.poll_of(&asking, request.get_ref()).map_err(status)? {
+            let caller = Caller::of(request.extensions(), request.metadata().as_ref());
+            return Ok(Response::new(self.0.poll_stream(caller, &asking, poll).await?));
+        }
         let planned = self.planned(request).await.map_err(status)?;
         let answer = Response::new(PollInfo {
             info: Some(planned.info),

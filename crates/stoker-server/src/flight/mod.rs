@@ -12,6 +12,6 @@ mod status;
 #[cfg(test)]
 pub(crate) use answer_body::{Answer, AnswerBody, Item};
 pub(crate) use do_action::outcome_unknown;
+pub(crate) use get_flight_info::Poll;
 pub(crate) use service::StokerService;
-#[cfg(test)]
 pub(crate) use status::status;

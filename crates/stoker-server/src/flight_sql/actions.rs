@@ -13,6 +13,7 @@ use stoker_session::{Error, Result};
 use stoker_types::{Principal, QueryOptions};
 use stoker_wire::proto::{FlightSession, TicketBody, ticket_body};
 
+use crate::flight::Poll;
 use crate::flight_sql::info::no_transaction;
 use crate::state::ServerState;
 
@@ -21,7 +22,7 @@ pub(crate) const ACTIONS: [(&str, &str); 8] = [
     ("CreatePreparedStatement", "Flight SQL: prepares a statement"),
     ("ClosePreparedStatement", "Flight SQL: closes a prepared statement, of which the server keeps nothing"),
     ("CancelQuery", "Flight SQL: cancels a query; superseded by CancelFlightInfo"),
-    ("CancelFlightInfo", "Flight: cancels the answers to the tickets of a FlightInfo"),
+    ("CancelFlightInfo", "Flight: cancels the answers to the tickets of a FlightInfo, or the plan of a PollInfo"),
     ("RenewFlightEndpoint", "Flight: renews the ticket of an endpoint"),
     ("SetSessionOptions", "Flight: sets options of the session"),
     ("GetSessionOptions", "Flight: returns the options of the session"),
@@ -139,9 +140,16 @@ impl ServerState {
         Some(SessionCookie::header(&self.signer.sign(body, self.now_unix_secs())))
     }
 
-    /// Cancels the answers of this server to the tickets of a client's FlightInfo, also to those that have expired.
+    /// Cancels the answers of this server to the tickets of a client's FlightInfo, also to those that have expired; or
+    /// the stream that it plans, if the FlightInfo is that of a poll.
     fn cancel(&self, asking: &Principal, info: &FlightInfo) -> Result<CancelStatus> {
         let mut status = CancelStatus::NotCancellable;
+        let poll = info.flight_descriptor.as_ref().map(|descriptor| self.poll_of(asking, descriptor)).transpose()?;
+        if let Some(Some(Poll::Next(poll))) = poll
+            && self.polled_plans.cancel(&(asking.name.clone(), poll.nonce))
+        {
+            status = CancelStatus::Cancelled;
+        }
         for ticket in info.endpoint.iter().filter_map(|endpoint| endpoint.ticket.as_ref()) {
             if self.running.cancel(&asking.name, &ticket.ticket) {
                 status = CancelStatus::Cancelled;

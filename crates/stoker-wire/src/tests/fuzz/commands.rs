@@ -124,7 +124,8 @@ fn stream(request: &StreamRequest) -> bool {
 fn commands_are_refused_or_the_same_again() {
     let (params_json, compression) = ("[1, null]".into(), "zstd".into());
     let sql = SqlRequest { sql: "SELECT 1".into(), params_json, compression, approximate: true };
-    let kinds = requests().into_iter().map(command::Kind::Stream).chain([command::Kind::Sql(sql)]);
+    let kinds = [command::Kind::Sql(sql), command::Kind::Poll(vec![10, 1, 107])];
+    let kinds = requests().into_iter().map(command::Kind::Stream).chain(kinds);
     let seeds = kinds.map(|kind| Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec());
     Target::new("commands").seeds(seeds).tokens(TOKENS).memory_bytes_max(2 << 20).run(|input| {
         match Command::decode(input).map(|command| command.kind) {
@@ -135,6 +136,8 @@ fn commands_are_refused_or_the_same_again() {
                 });
                 params(&request.params_json) && compression
             }
+            // The fuzz targets of tickets are for what is signed.
+            Ok(Some(command::Kind::Poll(signed))) => !signed.is_empty(),
             Ok(None) | Err(_) => false,
         }
     });

@@ -8,7 +8,7 @@ use stoker_types::ErrorKind;
 
 use crate::TicketSigner;
 use crate::proto::{
-    PinnedTable, ReadPolicy, SignedTicket, Slice, SqlTicket, StreamTicket, TicketBody, slice, ticket_body,
+    PinnedTable, ReadPolicy, SignedTicket, Slice, SqlTicket, StreamPoll, StreamTicket, TicketBody, slice, ticket_body,
 };
 use crate::ticket::TICKET_VERSION;
 
@@ -40,8 +40,10 @@ fn bodies() -> Vec<TicketBody> {
         compression: "lz4".into(),
         ..SqlTicket::default()
     };
-    let kinds = [None, Some(ticket_body::Kind::Stream(stream)), Some(ticket_body::Kind::Sql(sql))];
-    kinds.into_iter().map(|kind| TicketBody { kind, ..TicketBody::default() }).collect()
+    let poll = StreamPoll { command: vec![8, 1], principal: "anna".into(), nonce: 7, progress: 0.5 };
+    let kinds = [ticket_body::Kind::Stream(stream), ticket_body::Kind::Sql(sql), ticket_body::Kind::Poll(poll)];
+    let kinds = std::iter::once(None).chain(kinds.map(Some));
+    kinds.map(|kind| TicketBody { kind, ..TicketBody::default() }).collect()
 }
 
 #[test]
