@@ -1,4 +1,4 @@
-"""Measures SQL and search beside pylance, DuckDB and LanceDB, and beside the bandwidth of memory.
+"""Measures SQL and search beside pylance, DuckDB and LanceDB, and beside the bandwidth of memory and C++ Flight.
 
     python clients/python/bench/bench_sql.py --stoker target/release/stoker --dir /data/bench-sql
 
@@ -10,25 +10,32 @@ and the ratio is the median of the ratios within each turn.
 
 Parts:
 
-- ``builds``: ``CREATE OR REPLACE INDEX`` beside pylance with the same parameters, ``--build-repeat`` times; for vectors
-  Stoker's time includes the estimate of the recall;
+- ``builds``: ``CREATE INDEX`` of each kind beside pylance with the same parameters, over copies of the same table,
+  ``--build-repeat`` times; for vectors Stoker's time includes the estimate of the recall. At most 200,000 rows for
+  ``ivf_hnsw_sq`` and ``ngram``;
 - ``vectors``: approximate searches (IVF_PQ) of clustered and of uniform vectors, without a filter and with filters that
   10 % and 1 % of the rows pass. Stoker has its defaults. pylance has the fastest of its settings with a recall@10 of
   0.95, or with Stoker's recall if that is lower. With a btree over the column of the filter: beside the better of its
   ANN and exact search;
 - ``distances``: ``WHERE l2_distance(v, $1) < r`` beside the sum of an array by NumPy, a thread for each processor, and
   ``ORDER BY v <-> $1 LIMIT 10`` without an index, of at most 10 queries, beside pylance's exact search;
-- ``texts``: ``text_search`` beside pylance's full-text search by the same index, and ``hybrid_search`` beside LanceDB
-  if that is installed;
+- ``texts``: ``text_search`` beside pylance's full-text search by the same index;
+- ``hybrid``: ``hybrid_search`` beside LanceDB's hybrid search, by the same indexes and with the same reciprocal rank
+  fusion; without LanceDB, Stoker alone (``requirements-peers.txt`` has a version that reads these tables);
 - ``light``: count, filter, GROUP BY and top 10 beside DuckDB with a thread for each processor;
 - ``lookups``: a row by its code (btree) beside pylance;
 - ``select1``: ``SELECT 1`` in process, and through ``stoker serve``;
+- ``adbc``: a result of 1 GB, with numbers, a text and a vector, through ADBC's Flight SQL driver and ``stoker serve``,
+  beside ready record batches of Arrow's C++ Flight server through the same driver;
 - ``row_sets``: the time to plan a stream of 5 % of the rows, which are other rows in each turn;
+- ``first-batch``: the first batch of a training set whose rows ``hybrid_search`` finds, from ``stoker bench
+  object-server``, which waits 20 ms before each response, beside the same by hand with pylance. Both sides have opened
+  the table and its indexes; each turn has another search;
 - ``writes``: UPDATE and DELETE of 1 % of the rows, which are scattered over the table, beside pylance. Each has a fresh
   copy of the table, and the time of copying does not count.
 
 What fails, or needs a package that is not installed, has a line that says why, and the rest is measured. A bar is one
-of the default numbers of rows; with ``--quick`` it says less. The data takes 6 GB of disk by default.
+of the default numbers of rows; with ``--quick`` it says less. The data takes 8 GB of disk by default.
 """
 
 from __future__ import annotations
@@ -49,11 +56,24 @@ from harness.folder import data_folder
 if TYPE_CHECKING:
     from sql_parts.context import Context, Measure
 
-_PARTS = ("builds", "vectors", "distances", "texts", "light", "lookups", "select1", "row_sets", "writes")
+_PARTS = (
+    "builds",
+    "vectors",
+    "distances",
+    "texts",
+    "hybrid",
+    "light",
+    "lookups",
+    "select1",
+    "adbc",
+    "row_sets",
+    "first-batch",
+    "writes",
+)
 _QUICK_ROWS = 100_000
 #: The default numbers of rows.
-_ROWS = {"vector_rows": 1_000_000, "light_rows": 10_000_000, "text_rows": 1_000_000}
-_PACKAGES = ("pylance", "duckdb", "lancedb", "numpy", "pyarrow")
+_ROWS = {"vector_rows": 1_000_000, "light_rows": 10_000_000, "text_rows": 1_000_000, "result_rows": 1_350_000}
+_PACKAGES = ("pylance", "duckdb", "lancedb", "adbc-driver-flightsql", "numpy", "pyarrow")
 
 
 def main() -> int:
@@ -72,12 +92,11 @@ def main() -> int:
         lines, status = _run(context, _measures(arguments.parts))
     print(
         f"{rows['vector_rows']:,} vectors of 128 float32, {rows['text_rows']:,} texts,"
-        f" {rows['light_rows']:,} light rows;"
+        f" {rows['light_rows']:,} light rows, {rows['result_rows']:,} rows of a result;"
         f" medians of {arguments.repeat} turns, of builds {arguments.build_repeat};"
         f" {num_processors()} processors\n"
     )
     print(table(lines))
-    print("\nNot measured: large results through ADBC, for which there is no ceiling yet.")
     if arguments.json is not None:
         versions = {"stoker": stoker.__version__, **{name: _version(name) for name in _PACKAGES}}
         report = {"rows": rows, "versions": versions, "lines": [_to_json(line) for line in lines]}
@@ -124,17 +143,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measures(parts: list[str]) -> list[Measure]:
     """Returns the measurements of the parts, in the order of the table."""
-    from sql_parts import builds, light, service, texts, vectors, writes
+    from sql_parts import adbc, builds, first_batch, hybrid, light, service, texts, vectors, writes
 
     measures = {
         "builds": builds.builds,
         "vectors": vectors.searches,
         "distances": vectors.distances,
         "texts": texts.searches,
+        "hybrid": hybrid.searches,
         "light": light.queries,
         "lookups": light.lookups,
         "select1": service.smallest,
+        "adbc": adbc.results,
         "row_sets": light.row_sets,
+        "first-batch": first_batch.streams,
         "writes": writes.writes,
     }
     return [measure for part in _PARTS if part in parts for measure in measures[part]()]

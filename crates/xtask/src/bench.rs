@@ -71,9 +71,9 @@ fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String])
     script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
 }
 
-/// SQL and search beside other engines, in the environment for tests, which has these engines.
+/// SQL and search beside other engines, in the environment of the other libraries.
 fn queries(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
-    script(workspace, narrator, Python::locate, ("bench_sql.py", "Measure SQL and search"), args)
+    script(workspace, narrator, Python::locate_peers, ("bench_sql.py", "Measure SQL and search"), args)
 }
 
 /// Stoker beside other libraries, in an environment of their own.

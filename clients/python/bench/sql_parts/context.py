@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import stoker
 from sql_parts.data import prepare, table_file
-from sql_parts.line import Line
+from sql_parts.line import Line, SkippedError
 
 __all__ = ["Context", "Measure", "num_processors"]
 
@@ -32,6 +32,7 @@ class Context:
     vector_rows: int
     light_rows: int
     text_rows: int
+    result_rows: int
     lake: stoker.Lake = field(init=False)
     _datasets: dict[str, lance.LanceDataset] = field(init=False, default_factory=dict)
 
@@ -39,13 +40,28 @@ class Context:
         # Without tags that hold versions, so that the files of replaced indexes can be removed.
         self.lake = stoker.connect(str(self.folder / "lake"), hold_days=0)
 
-    def table(self, kind: str) -> str:
-        """Returns the name of a table, which is written if it is not there."""
-        light, texts = self.light_rows, self.text_rows
-        rows = {"light": light, "plain": light, "texts": texts, "pairs": texts}.get(kind, self.vector_rows)
-        name = f"{kind}_{rows}"
+    def num_rows(self, kind: str, most: int | None = None) -> int:
+        """Returns the number of rows of a table, which is at most ``most``."""
+        light, texts, results = self.light_rows, self.text_rows, self.result_rows
+        known = {"light": light, "plain": light, "texts": texts, "pairs": texts, "lists": texts, "results": results}
+        rows = known.get(kind, self.vector_rows)
+        return rows if most is None else min(rows, most)
+
+    def table(self, kind: str, most: int | None = None) -> str:
+        """Returns the name of a table of at most ``most`` rows, which is written if it is not there."""
+        name = f"{kind}_{self.num_rows(kind, most)}"
         prepare(self.lake, self.folder, name)
         return name
+
+    def needed_binary(self) -> str:
+        """Returns the path of the ``stoker`` binary.
+
+        Raises:
+            SkippedError: There is none.
+        """
+        if self.binary is None or not Path(self.binary).exists():
+            raise SkippedError(f"skipped: the stoker binary is needed; found {self.binary}; give --stoker")
+        return self.binary
 
     def dataset(self, table: str) -> lance.LanceDataset:
         """Returns pylance's view of a table, which keeps its caches and stays at its version until ``forget``."""

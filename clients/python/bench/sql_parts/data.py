@@ -6,6 +6,8 @@ A name has the number of rows in it, so that tables of several sizes stay in one
   ``indexed`` a btree;
 - ``texts_N``: 10 to 50 words of a vocabulary in which a few words are frequent, with a full-text index of pylance;
 - ``pairs_N``: the same texts with clustered vectors, and both indexes;
+- ``lists_N``: lists of 1 to 8 of 1,000 labels;
+- ``results_N``: numbers, texts of 10 to 50 words and clustered vectors, 745 bytes a row, as the result of a query;
 - ``light_N``: numbers and short texts, with btrees over ``code`` and ``indexed_part``; the same rows as a Parquet file
   that DuckDB wrote, with its defaults;
 - ``plain_N``: the rows of ``light_N`` without indexes; the same rows as a table that pylance wrote, with its defaults.
@@ -34,6 +36,7 @@ __all__ = [
     "SUB_VECTORS",
     "TEXT_INDEX",
     "code_of",
+    "num_graphs",
     "num_partitions",
     "parquet_file",
     "prepare",
@@ -63,10 +66,13 @@ _TEXT_WORDS = (10, 50)
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 _NUM_SMALL = 1_000
 _NUM_NAMES = 20_000
+_NUM_LABELS = 1_000
+#: The most labels of a list; the fewest are one.
+_LABELS_MAX = 8
 #: The light rows of a batch, which have values of one seed.
 _LIGHT_STEP = 262_144
 #: Numbers that are part of a seed, so that no two kinds of values have the same one.
-_CENTRES, _VECTORS, _QUERIES, _TEXTS, _LIGHT = range(5)
+_CENTRES, _VECTORS, _QUERIES, _TEXTS, _LIGHT, _LISTS, _RESULTS = range(7)
 _KINDS = {"clustered": 0, "uniform": 1}
 
 
@@ -88,6 +94,11 @@ def pylance_file(folder: Path, table: str) -> str:
 def num_partitions(num_rows: int) -> int:
     """Returns the number of partitions of an IVF_PQ index: Stoker's default."""
     return min(max(num_rows // 4_096, 1), 65_536)
+
+
+def num_graphs(num_rows: int) -> int:
+    """Returns the number of partitions of an IVF_HNSW_SQ index: Stoker's default."""
+    return max(num_rows // 1_048_576, 1)
 
 
 def prepare(lake: stoker.Lake, folder: Path, table: str) -> None:
@@ -173,6 +184,20 @@ def _light_columns(ids: Array) -> dict[str, Any]:
     }
 
 
+def _list_columns(ids: Array) -> dict[str, Any]:
+    random = np.random.default_rng([_SEED, _LISTS, ids[0]])
+    lengths = random.integers(1, _LABELS_MAX + 1, len(ids))
+    labels = pa.array(random.integers(0, _NUM_LABELS, lengths.sum(), dtype=np.int32))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return {"id": ids, "labels": pa.ListArray.from_arrays(offsets, labels)}
+
+
+def _result_columns(ids: Array) -> dict[str, Any]:
+    random = np.random.default_rng([_SEED, _RESULTS, ids[0]])
+    numbers = {"small": random.integers(0, _NUM_SMALL, len(ids), dtype=np.int32), "x": random.random(len(ids))}
+    return {**_pair_columns(ids), **numbers}
+
+
 def _reader(columns: Callable[[Array], dict[str, Any]], num_rows: int, step: int) -> pa.RecordBatchReader:
     """Returns the rows in batches of ``step`` rows, each of which has values of its own seed."""
 
@@ -216,11 +241,21 @@ def _write_plain(lake: stoker.Lake, folder: Path, table: str, num_rows: int) -> 
     lance.write_dataset(_reader(_light_columns, num_rows, _LIGHT_STEP), file, mode="overwrite")
 
 
+def _write_lists(lake: stoker.Lake, _: Path, table: str, num_rows: int) -> None:
+    lake.create_table(table, _reader(_list_columns, num_rows, _LIGHT_STEP), mode="overwrite")
+
+
+def _write_results(lake: stoker.Lake, _: Path, table: str, num_rows: int) -> None:
+    lake.create_table(table, _reader(_result_columns, num_rows, 16_384), mode="overwrite")
+
+
 _WRITERS: dict[str, Callable[[stoker.Lake, Path, str, int], None]] = {
     "clustered": _write_vectors,
     "uniform": _write_vectors,
     "texts": _write_texts,
     "pairs": _write_pairs,
+    "lists": _write_lists,
+    "results": _write_results,
     "light": _write_light,
     "plain": _write_plain,
 }

@@ -12,6 +12,8 @@ __all__ = ["Line", "Row", "SkippedError", "alternate", "median_secs", "secs", "t
 
 #: A cell without a figure.
 _DASH = "-"
+#: What a cell says about a bar, by whether it is met.
+_VERDICTS = {True: "met", False: "missed", None: "not judged"}
 #: A figure of one turn.
 _Figure = Callable[[], float]
 
@@ -54,8 +56,10 @@ class Line:
         return median(one / other for one, other in zip(self.ours, self.theirs, strict=True))
 
     @property
-    def is_met(self) -> bool:
-        """Whether the bar is met."""
+    def is_met(self) -> bool | None:
+        """Whether the bar is met; ``None`` if it is one of the ratio, and there is no other side."""
+        if self.judged == "ratio" and self.theirs is None:
+            return None
         value = self.ratio if self.judged == "ratio" else median(self.ours)
         if value is None:
             return False
@@ -74,7 +78,7 @@ class Line:
             self.unit or _DASH,
             _DASH if self.theirs is None else self.other,
             _DASH if ratio is None else f"{ratio:.2f}",
-            f"{bar} {'met' if self.is_met else 'missed'}",
+            f"{bar} {_VERDICTS[self.is_met]}",
             self.remark.replace("|", "/"),
         ]
         return f"| {' | '.join(cells)} |"

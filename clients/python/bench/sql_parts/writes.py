@@ -6,18 +6,15 @@ of a fresh copy of the table, so that no change meets the versions or deletion f
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import lance
 
 from sql_parts.context import Context, Measure
+from sql_parts.copies import copied
 from sql_parts.data import pylance_file, table_file
 from sql_parts.line import Line, alternate, secs
 
@@ -67,7 +64,7 @@ def _changed(change: _Change, context: Context) -> list[Line]:
 
     def ours() -> float:
         name = f"copy_{secrets.token_hex(8)}"  # new each time, so that nothing of the copy is cached
-        with _copied(table_file(context.folder, table), table_file(context.folder, name)) as copy:
+        with copied(table_file(context.folder, table), table_file(context.folder, name)) as copy:
             told: list[int | None] = []
             sql = change.sql.format(table=name)
             context.lake.table(name)  # pylance has opened its table, too
@@ -79,7 +76,7 @@ def _changed(change: _Change, context: Context) -> list[Line]:
 
     def theirs() -> float:
         source = pylance_file(context.folder, table)
-        with _copied(source, f"{source}.{secrets.token_hex(8)}") as copy:
+        with copied(source, f"{source}.{secrets.token_hex(8)}") as copy:
             dataset = lance.dataset(copy)
             took = secs(lambda: change.theirs(dataset))
             _check(change, copy, context.light_rows, num_changed)
@@ -88,19 +85,6 @@ def _changed(change: _Change, context: Context) -> list[Line]:
     found = alternate(context.repeat, ours, theirs)
     what = f"{change.name} of 1 % of {context.light_rows:,} rows"
     return [Line(what, 1.2, *found, unit="s", remark="scattered rows, a fresh copy of the table each time, no indexes")]
-
-
-@contextmanager
-def _copied(source: str, target: str) -> Iterator[str]:
-    """Copies the folder of a table, and removes the copy at the end."""
-    try:
-        shutil.copytree(source, target)
-        if hasattr(os, "sync"):
-            os.sync()  # otherwise the copy would still be written to the disk while the change is measured
-        yield target
-    finally:
-        if Path(target).exists():
-            shutil.rmtree(target)
 
 
 def _check(change: _Change, table: str, num_rows: int, num_changed: int) -> None:
