@@ -315,7 +315,7 @@ impl LakeStore {
         let hint = match self.is_local() {
             true => match self.inner.newest.find(name, &folder).await {
                 Found::Newest(dataset, schema) => {
-                    return Table::try_new(self.clone(), name.clone(), dataset, schema).map(Some);
+                    return Table::try_new(self.clone(), name.clone(), *dataset, schema).map(Some);
                 }
                 Found::Hint(hint) => hint,
             },

@@ -50,7 +50,7 @@ struct Signs {
 /// What was found of a table.
 pub(crate) enum Found {
     /// The newest version.
-    Newest(Dataset, SchemaRef),
+    Newest(Box<Dataset>, SchemaRef),
     /// The hint of the newest version, which must be opened.
     Hint(Option<Vec<u8>>),
 }
@@ -64,7 +64,9 @@ impl NewestTables {
         let looking = tokio::task::spawn_blocking(move || {
             let hint = fs::read(hint).ok();
             match known {
-                Some(known) if known.signs.are_seen(hint.as_deref()) => Found::Newest(known.dataset, known.schema),
+                Some(known) if known.signs.are_seen(hint.as_deref()) => {
+                    Found::Newest(Box::new(known.dataset), known.schema)
+                }
                 _ => Found::Hint(hint),
             }
         });
