@@ -78,8 +78,9 @@ impl ChosenFunctions {
     }
 }
 
-/// Returns the functions with these names, each once. A function with an alias that is the name of another one comes
-/// first, because a session gives a name to the function that is added last.
+/// Returns the functions with these names, each once. A function with an alias that is the name of another one, as
+/// DataFusion's `inner_product` has `dot_product`, comes first, because a session gives a name to the function that is added
+/// last.
 fn chosen<T>(all: &HashMap<String, Arc<T>>, names: &BTreeSet<&str>, aliases: impl Fn(&T) -> &[String]) -> Vec<Arc<T>> {
     let mut found: Vec<Arc<T>> = Vec::new();
     for function in names.iter().filter_map(|name| all.get(*name)) {

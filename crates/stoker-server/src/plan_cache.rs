@@ -1,5 +1,4 @@
-//! A cache of stream plans, the planned statements that clients are about to fetch, and the streams that are being
-//! planned for clients that poll them.
+//! A cache of stream plans, and the streams that are being planned for clients that poll them.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
@@ -11,7 +10,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use stoker_clock::Clock;
 use stoker_session::{Error, Result};
-use stoker_sql::{ProgressReports, SqlQuery};
+use stoker_sql::ProgressReports;
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, Moment, PrincipalName, StatementProgress};
 use tokio::runtime::Handle;
@@ -22,21 +21,8 @@ use tonic::Status;
 
 use crate::caller::Caller;
 use crate::flight::status;
-use crate::flight_sql::PlannedStatement;
 use crate::permits::{Permit, Permits, Shares, Standing};
 use crate::request_id::for_request;
-
-/// The most statements that are kept between their GetFlightInfo and their DoGet.
-const STATEMENTS_MAX: usize = 64;
-
-/// How long a statement is kept. Clients send DoGet immediately; a later one plans the statement again.
-const STATEMENT_AGE_MAX: Duration = Duration::from_secs(10);
-
-/// The most memory that a kept statement holds in the pool of all queries, in bytes.
-const HELD_BYTES_MAX: usize = 1 << 20;
-
-/// The longest ticket whose statement is kept, because the parameters in it are in the plan, too.
-const TICKET_BYTES_MAX: usize = 64 << 10;
 
 /// The longest time that a poll waits for news.
 pub(crate) const POLL_WAIT: Duration = Duration::from_millis(250);
@@ -107,56 +93,6 @@ impl PlanCache {
         let entry = inner.plans.entry(id).or_insert_with(|| Entry { plan: Arc::default(), last_use });
         entry.last_use = last_use;
         entry.plan.clone()
-    }
-}
-
-/// The planned statements of tickets that this server issued a moment ago, so that the first DoGet of a ticket does not
-/// plan its statement again. Other replicas, and later requests, do.
-pub(crate) struct FreshStatements {
-    clock: Clock,
-    /// The oldest first.
-    kept: Mutex<VecDeque<FreshStatement>>,
-}
-
-struct FreshStatement {
-    ticket: Digest,
-    planned_at: Moment,
-    statement: PlannedStatement,
-}
-
-impl FreshStatements {
-    pub fn new(clock: Clock) -> Self {
-        Self { clock, kept: Mutex::default() }
-    }
-
-    /// Keeps the statement of a ticket, unless it may read other versions later or is large.
-    pub fn put(&self, ticket: &[u8], statement: PlannedStatement) {
-        let is_kept = |query: &SqlQuery| !query.names_movable_version() && query.held_bytes() <= HELD_BYTES_MAX;
-        if ticket.len() > TICKET_BYTES_MAX || !statement.queries.iter().all(is_kept) {
-            return;
-        }
-        let (ticket, planned_at) = (Digest::of(ticket), self.clock.now());
-        let mut kept = self.kept.lock();
-        self.forget_old(&mut kept);
-        if kept.len() >= STATEMENTS_MAX {
-            kept.pop_front();
-        }
-        kept.push_back(FreshStatement { ticket, planned_at, statement });
-    }
-
-    /// Takes out the statement of a ticket.
-    pub fn take(&self, ticket: &[u8]) -> Option<PlannedStatement> {
-        let ticket = Digest::of(ticket);
-        let mut kept = self.kept.lock();
-        self.forget_old(&mut kept);
-        let index = kept.iter().position(|fresh| fresh.ticket == ticket)?;
-        kept.remove(index).map(|fresh| fresh.statement)
-    }
-
-    fn forget_old(&self, kept: &mut VecDeque<FreshStatement>) {
-        while kept.front().is_some_and(|oldest| self.clock.since(oldest.planned_at) > STATEMENT_AGE_MAX) {
-            kept.pop_front();
-        }
     }
 }
 
@@ -367,32 +303,5 @@ async fn unpolled(clock: &Clock, last_poll: &Mutex<Moment>) {
             return;
         }
         clock.sleep_until(deadline).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow_schema::Schema;
-    use stoker_clock::ManualClock;
-
-    use super::*;
-
-    #[test]
-    fn statements_are_kept_for_one_request_and_a_short_time() {
-        let time = ManualClock::default();
-        let kept = FreshStatements::new(Clock::from(&time));
-        let statement = || PlannedStatement { queries: Vec::new(), schema: Arc::new(Schema::empty()) };
-        kept.put(b"a", statement());
-        assert!(kept.take(b"b").is_none());
-        assert!(kept.take(b"a").is_some());
-        assert!(kept.take(b"a").is_none(), "the first request took it");
-        kept.put(b"a", statement());
-        time.advance(STATEMENT_AGE_MAX + Duration::from_secs(1));
-        assert!(kept.take(b"a").is_none(), "it is too old");
-        (0..=STATEMENTS_MAX).for_each(|ticket| kept.put(&ticket.to_le_bytes(), statement()));
-        assert!(kept.take(&0_usize.to_le_bytes()).is_none(), "the oldest gives way");
-        assert!(kept.take(&1_usize.to_le_bytes()).is_some());
-        kept.put(&[0; TICKET_BYTES_MAX + 1], statement());
-        assert!(kept.take(&[0; TICKET_BYTES_MAX + 1]).is_none(), "it is too large");
     }
 }

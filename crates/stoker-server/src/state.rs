@@ -27,7 +27,7 @@ use crate::flight_sql::Running;
 use crate::metrics::Metrics;
 use crate::permits::Permits;
 use crate::place_filter::PlaceFilter;
-use crate::plan_cache::{FreshStatements, PlanCache, PolledPlans};
+use crate::plan_cache::{PlanCache, PolledPlans};
 use crate::query_threads::QueryThreads;
 use crate::totals::Totals;
 
@@ -60,8 +60,6 @@ pub(crate) struct ServerState {
     /// Cancelled when the grace period is over and running streams must end.
     pub cut: CancellationToken,
     plans: PlanCache,
-    /// The statements that clients are about to fetch.
-    pub fresh_statements: FreshStatements,
     /// The streams that are being planned for clients that poll them: as many as may be sent.
     pub polled_plans: PolledPlans,
     /// The write allowance of each principal with the role `read`.
@@ -92,7 +90,6 @@ impl ServerState {
             running: Running::default(),
             totals: Arc::default(),
             metrics: Arc::default(),
-            fresh_statements: FreshStatements::new(clock.clone()),
             polled_plans: PolledPlans::new(config.stream_shares(), clock.clone()),
             config,
             environment,

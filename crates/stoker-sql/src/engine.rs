@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::description::{StatementDescription, describe};
 use crate::planner_threads::{on_large_stack, parsed};
 use crate::planning::{Planned, Resolved, analyse, resolved};
-use crate::query::CheckedQueries;
+use crate::query::KeptQueries;
 use crate::resolve::{Author, Opened, Pins, open};
 use crate::running::{Permits, QueryPool};
 use crate::{Error, QueryLimits, QueueStatus, Result, RowSet, RowSource, SampleQuery, SqlQuery, row_set, sample};
@@ -93,7 +93,7 @@ struct Inner {
     planners: Permits,
     queries: Permits,
     chunks: ChunkScan,
-    checked: CheckedQueries,
+    kept: KeptQueries,
 }
 
 impl Engine {
@@ -120,8 +120,8 @@ impl Engine {
             Permits::new("queries are being planned", num_cores.clamp(2, PLANNERS_MAX), PLANS_WAITING_MAX, queued);
         let queries = Permits::new("queries are running", at_once, waiting, queued);
         let chunks = ChunkScan::new(ChunkScanOptions { pool_bytes: POOL_BYTES, ..ChunkScanOptions::default() });
-        let checked = CheckedQueries::default();
-        let inner = Inner { options, pool, planners, queries, chunks, checked };
+        let kept = KeptQueries::default();
+        let inner = Inner { options, pool, planners, queries, chunks, kept };
         Self { lake, inner: Arc::new(inner), threads: None, progress: None }
     }
 
@@ -242,28 +242,51 @@ impl Engine {
         self.query_pinned(sql, params, Pins::Newest(newest.to_vec()), options).await
     }
 
-    /// Returns the columns of a query. The plan is kept for a moment, for a client that checks a query before it runs it.
+    /// Returns the columns of a query, and keeps the plan as [`Engine::keep`] does.
     ///
     /// # Errors
     /// As for [`Engine::query`].
     pub async fn columns(&self, sql: &str, params: &[ParamValue]) -> Result<SchemaRef> {
         let query = self.query(sql, params).await?;
         let columns = query.schema();
-        self.inner.checked.put(sql, params, query);
+        self.keep(query);
         Ok(columns)
     }
 
-    /// Takes the plan of a query that was checked a moment ago, if its tables still have the same newest versions.
-    async fn checked(&self, sql: &str, params: &[ParamValue]) -> Result<Option<SqlQuery>> {
-        let Some(query) = self.inner.checked.take(sql, params) else { return Ok(None) };
+    /// Keeps a plan for a moment. The first [`Engine::query_with_options`] of the same query takes it, if it reads the same
+    /// snapshots.
+    pub fn keep(&self, query: SqlQuery) {
+        self.inner.kept.put(query);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn num_kept(&self) -> usize {
+        self.inner.kept.len()
+    }
+
+    /// Takes a plan that was kept, if it reads the pinned snapshots, or the newest ones without any.
+    async fn kept(
+        &self,
+        sql: &str,
+        params: &[ParamValue],
+        pinned: &[Snapshot],
+        options: QueryOptions,
+    ) -> Option<SqlQuery> {
+        let query = self.inner.kept.take(sql, params, options)?;
+        if !pinned.is_empty() && query.snapshots() != pinned {
+            return None;
+        }
         for table in query.tables() {
-            match self.lake().table(table.name(), &SnapshotRef::Latest).await {
-                Ok(newest) if newest.is_same_version(table) => {}
-                // Planning it again tells what is wrong.
-                _ => return Ok(None),
+            let is_same = match pinned.is_empty() {
+                true => self.lake().table(table.name(), &SnapshotRef::Latest).await.map(|it| it.is_same_version(table)),
+                false => self.lake().is_removed(&table.snapshot()).await.map(|is_removed| !is_removed),
+            };
+            // Planning again tells what is wrong.
+            if !is_same.unwrap_or(false) {
+                return None;
             }
         }
-        Ok(Some(query))
+        Some(query)
     }
 
     async fn query_pinned(
@@ -273,15 +296,13 @@ impl Engine {
         pins: Pins,
         options: QueryOptions,
     ) -> Result<SqlQuery> {
-        let reads_newest = matches!(&pins, Pins::Newest(pinned) if pinned.is_empty());
-        if reads_newest
-            && options == QueryOptions::default()
-            && let Some(checked) = self.checked(sql, params).boxed().await?
+        if let Pins::Newest(pinned) = &pins
+            && let Some(kept) = self.kept(sql, params, pinned, options).boxed().await
         {
-            return Ok(checked);
+            return Ok(kept);
         }
-        let engine = self.clone();
-        let finish = move |planned| async move { SqlQuery::try_new(&engine, planned, options).await }.boxed();
+        let (engine, values) = (self.clone(), params.to_vec());
+        let finish = move |planned| async move { SqlQuery::try_new(&engine, planned, &values, options).await }.boxed();
         self.plan(sql, params, pins, Author::User, finish).await
     }
 
@@ -294,7 +315,7 @@ impl Engine {
     pub async fn query_of_statement(&self, sql: &str, params: &[ParamValue], table: &Snapshot) -> Result<SqlQuery> {
         let engine = self.clone();
         let finish =
-            |planned| async move { SqlQuery::try_new(&engine, planned, QueryOptions::default()).await }.boxed();
+            |planned| async move { SqlQuery::try_new(&engine, planned, &[], QueryOptions::default()).await }.boxed();
         self.plan(sql, params, Pins::Newest(vec![table.clone()]), Author::Statement, finish).await
     }
 

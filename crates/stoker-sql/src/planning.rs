@@ -22,12 +22,12 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, visit_expressions}
 use stoker_catalog::{CatalogRelation, LakeView};
 use stoker_functions::{Activity, ChosenFunctions, ReserveResults};
 use stoker_lake::Table;
-use stoker_types::{ParamValue, Snapshot, SnapshotRef};
+use stoker_types::ParamValue;
 
 use crate::corrections::{corrected, optimizer_rules};
 use crate::guard::{Explain, Parsed, PlanFormat};
 use crate::provider::{HeavyTable, OutputColumn, Relation, rows_per_batch};
-use crate::resolve::{At, Author, ROW_ADDRESS, RelationRequest, Requests};
+use crate::resolve::{Author, ROW_ADDRESS, RelationRequest, Requests};
 use crate::running::{
     HoldWindows, InterruptibleAnalyzer, InterruptibleJoins, InterruptibleOptimizer, InterruptiblePhysical,
     check_expanded,
@@ -39,19 +39,16 @@ use crate::{Engine, EngineOptions, Error, Result, guard, heavy_keys, params, res
 /// How often a part of a statement may stand in the query that evaluates the statement, on average.
 const STATEMENT_PARTS_MAX: usize = 4;
 
-/// An analysed plan and the snapshots that it reads.
+/// An analysed plan and the tables that it reads.
 pub(crate) struct Planned {
     /// The text, with the queries of views in place of their names.
     pub(crate) sql: String,
     pub(crate) state: SessionState,
     pub(crate) plan: LogicalPlan,
-    pub(crate) snapshots: Vec<Snapshot>,
-    /// The tables at these snapshots.
+    /// The tables that it reads: one for each table and version that the query names, in order of first appearance.
     pub(crate) tables: Vec<Table>,
     /// Whether the query names a version by a tag or a time.
     pub(crate) names_movable_version: bool,
-    /// Whether the query names a version of a table in any way.
-    pub(crate) names_version: bool,
     /// The `EXPLAIN` that the query stands below, if any.
     pub(crate) explain: Option<Explain>,
 }
@@ -142,21 +139,10 @@ pub(crate) async fn analyse(
 ) -> Result<Planned> {
     let sql = resolved.sql.clone();
     let names_movable_version = resolved.requests.tables.iter().any(|request| request.at.is_movable());
-    let newest = At::Ref(SnapshotRef::Latest);
-    let names_version = resolved.requests.tables.iter().any(|request| request.at != newest);
     let NamedPlan { state, plan, explain } = named_plan(engine, activity, resolved, tables, params).await?;
     check_expanded(&plan, activity)?;
     let plan = prepared(&state, plan)?;
-    Ok(Planned {
-        sql,
-        state,
-        plan,
-        snapshots: distinct_snapshots(tables),
-        tables: tables.to_vec(),
-        names_movable_version,
-        names_version,
-        explain,
-    })
+    Ok(Planned { sql, state, plan, tables: tables.to_vec(), names_movable_version, explain })
 }
 
 /// Coerces the types of a plan and of the plans that are hidden in it, and moves predicates into searches.
@@ -262,11 +248,6 @@ fn given(rows: &RecordBatch) -> Result<MemTable> {
 async fn query_plan(context: &SessionContext, query: &Query) -> Result<LogicalPlan> {
     let statement = DfStatement::Statement(Box::new(Statement::Query(Box::new(query.clone()))));
     Ok(context.state().statement_to_plan(statement).await?)
-}
-
-/// Returns one snapshot for each table and version that the query names, in order of first appearance.
-fn distinct_snapshots(tables: &[Table]) -> Vec<Snapshot> {
-    tables.iter().map(Table::snapshot).collect()
 }
 
 /// Creates the session of one query, whose memory is the query's share of the engine's memory. Without `chosen`, it has all

@@ -30,17 +30,17 @@ use crate::running::{RowLimits, check_expanded, run};
 use crate::search::{apply_with_hidden, search_by_order};
 use crate::{Engine, QueryLimits, Result};
 
-/// The most plans of checked queries that are kept.
-const CHECKED_MAX: usize = 16;
+/// The most plans that are kept.
+const KEPT_MAX: usize = 64;
 
-/// How long the plan of a checked query is kept. Time goes on meanwhile: `now()` is the time of the plan.
-const CHECKED_AGE_MAX: Duration = Duration::from_millis(500);
+/// How long a plan is kept. Time goes on meanwhile: `now()` is the time of the plan.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// The most bytes of the text, of a parameter, and of the constants of a query that is kept.
-const CHECKED_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of the text, of a parameter, and of the constants of a query whose plan is kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// The most parameters of a query that is kept.
-const CHECKED_PARAMS_MAX: usize = 64;
+/// The most parameters of a query whose plan is kept.
+const KEPT_PARAMS_MAX: usize = 64;
 
 /// A planned and pinned `SELECT`, which can be run any number of times.
 pub struct SqlQuery {
@@ -51,13 +51,20 @@ pub struct SqlQuery {
     physical: Arc<dyn ExecutionPlan>,
     snapshots: Vec<Snapshot>,
     tables: Vec<Table>,
+    /// Whether the text names a version by a tag or a time.
     names_movable_version: bool,
-    names_version: bool,
+    /// `None` for large parameters, which are not kept for the plan.
+    origin: Option<Origin>,
 }
 
 impl SqlQuery {
-    pub(crate) async fn try_new(engine: &Engine, planned: Planned, options: QueryOptions) -> Result<Self> {
-        let Planned { sql, state, plan, snapshots, tables, names_movable_version, names_version, explain } = planned;
+    pub(crate) async fn try_new(
+        engine: &Engine,
+        planned: Planned,
+        params: &[ParamValue],
+        options: QueryOptions,
+    ) -> Result<Self> {
+        let Planned { sql, state, plan, tables, names_movable_version, explain } = planned;
         let activity = activity_of(&state)?;
         let logical = match search_by_order(&plan, options).await? {
             // Searches may hold a predicate twice; a plan that would be too large with them runs without them.
@@ -75,10 +82,10 @@ impl SqlQuery {
             state,
             logical,
             physical,
-            snapshots,
+            snapshots: tables.iter().map(Table::snapshot).collect(),
             tables,
             names_movable_version,
-            names_version,
+            origin: Origin::of(params, options),
         })
     }
 
@@ -98,19 +105,9 @@ impl SqlQuery {
         &self.snapshots
     }
 
-    /// Whether the query names a version by a tag or a time, so that it may read other snapshots when it is planned again.
-    pub fn names_movable_version(&self) -> bool {
-        self.names_movable_version
-    }
-
     /// The tables that the query reads, at its snapshots.
     pub(crate) fn tables(&self) -> &[Table] {
         &self.tables
-    }
-
-    /// The memory that the query holds in the engine's pool, in bytes: before it runs, that of its constants.
-    pub fn held_bytes(&self) -> usize {
-        activity_of(&self.state).map_or(0, |activity| activity.pool().reserved())
     }
 
     /// Runs the query. Rows arrive in the order of `ORDER BY`, else in any order. Dropping the stream stops the query.
@@ -206,50 +203,65 @@ impl fmt::Debug for SqlQuery {
     }
 }
 
-/// The plans of queries that were checked a moment ago. Each is taken by the first run of its query.
-#[derive(Debug, Default)]
-pub(crate) struct CheckedQueries(Mutex<VecDeque<CheckedQuery>>);
-
-/// A plan, with the text and the parameters that it was made of.
-#[derive(Debug)]
-struct CheckedQuery {
-    at: Instant,
-    sql: String,
+/// What a plan is made of, beside its text, and by which it is found again.
+#[derive(Debug, PartialEq)]
+struct Origin {
     params: Vec<ParamValue>,
-    query: SqlQuery,
+    options: QueryOptions,
 }
 
-impl CheckedQueries {
-    /// Keeps the plan of a query, unless it is large, or its text names views or versions, whose meaning may change.
-    pub fn put(&self, sql: &str, params: &[ParamValue], query: SqlQuery) {
+impl Origin {
+    /// Returns `None` for large parameters.
+    fn of(params: &[ParamValue], options: QueryOptions) -> Option<Self> {
         let is_small = |param: &ParamValue| match param {
-            ParamValue::Text(text) => text.len() <= CHECKED_BYTES_MAX,
-            ParamValue::Vector(numbers) => numbers.len() <= CHECKED_BYTES_MAX / size_of::<f64>(),
+            ParamValue::Text(text) => text.len() <= KEPT_BYTES_MAX,
+            ParamValue::Vector(numbers) => numbers.len() <= KEPT_BYTES_MAX / size_of::<f64>(),
             ParamValue::Arrow(_) => false,
             _ => true,
         };
-        let is_large = sql.len() > CHECKED_BYTES_MAX
-            || params.len() > CHECKED_PARAMS_MAX
-            || !params.iter().all(is_small)
-            || query.held_bytes() > CHECKED_BYTES_MAX;
-        if is_large || query.sql != sql || query.names_version {
+        let is_kept = params.len() <= KEPT_PARAMS_MAX && params.iter().all(is_small);
+        is_kept.then(|| Self { params: params.to_vec(), options })
+    }
+}
+
+/// The plans of queries that are about to run: a client checks a query, or asks a server for its columns and a ticket,
+/// and then runs it. Each plan is taken once.
+#[derive(Debug, Default)]
+pub(crate) struct KeptQueries(Mutex<VecDeque<(Instant, SqlQuery)>>);
+
+impl KeptQueries {
+    /// Keeps a plan, unless it is large, or its text may name other versions later.
+    pub fn put(&self, query: SqlQuery) {
+        // The memory that the plan holds is that of its constants.
+        let held_bytes = activity_of(&query.state).map_or(0, |activity| activity.pool().reserved());
+        let is_large = query.origin.is_none() || query.sql.len() > KEPT_BYTES_MAX || held_bytes > KEPT_BYTES_MAX;
+        if is_large || query.names_movable_version {
             return;
         }
-        let new = CheckedQuery { at: Instant::now(), sql: sql.to_string(), params: params.to_vec(), query };
         let mut kept = self.0.lock();
-        if kept.len() >= CHECKED_MAX {
+        if kept.len() >= KEPT_MAX {
             kept.pop_front();
         }
-        kept.push_back(new);
+        kept.push_back((Instant::now(), query));
     }
 
-    /// Takes out the plan of a query.
-    pub fn take(&self, sql: &str, params: &[ParamValue]) -> Option<SqlQuery> {
+    /// Takes out a plan.
+    pub fn take(&self, sql: &str, params: &[ParamValue], options: QueryOptions) -> Option<SqlQuery> {
+        let is_asked = |query: &SqlQuery| {
+            let origin = query.origin.as_ref();
+            query.sql == sql && origin.is_some_and(|origin| origin.params == params && origin.options == options)
+        };
         let mut kept = self.0.lock();
-        while kept.front().is_some_and(|oldest| oldest.at.elapsed() > CHECKED_AGE_MAX) {
+        while kept.front().is_some_and(|(since, _)| since.elapsed() > KEPT_FOR) {
             kept.pop_front();
         }
-        let index = kept.iter().position(|checked| checked.sql == sql && checked.params == params)?;
-        kept.remove(index).map(|checked| checked.query)
+        let index = kept.iter().position(|(_, query)| is_asked(query))?;
+        kept.remove(index).map(|(_, query)| query)
+    }
+
+    /// The number of plans.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
     }
 }

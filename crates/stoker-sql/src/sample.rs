@@ -71,7 +71,8 @@ pub(crate) fn compile(params: Vec<ParamValue>, planned: Planned) -> Result<Sampl
     let lifted = lift::lift(planned.plan)?;
     let (columns, selection) = selection::select(lifted, &fields, planned.state)?;
     let schema = Arc::new(Schema::new(fields));
-    let inner = Inner { sql: planned.sql, params, schema, snapshots: planned.snapshots, columns, selection };
+    let snapshots = planned.tables.iter().map(Table::snapshot).collect();
+    let inner = Inner { sql: planned.sql, params, schema, snapshots, columns, selection };
     Ok(SampleQuery { inner: Arc::new(inner) })
 }
 

@@ -1,8 +1,12 @@
 //! Tests of snapshots and tags, and of the errors about them.
 
+use std::fs;
+use std::path::Path;
+
 use stoker_types::{ErrorKind, SnapshotRef, TagName};
 
-use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name};
+use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name, test_lake};
+use crate::{LakeStore, StorageOptions};
 
 #[tokio::test]
 async fn versions_and_tags_stay_as_they_were() -> TestResult {
@@ -55,5 +59,33 @@ async fn what_does_not_exist_is_named_with_what_does() -> TestResult {
     check("images", SnapshotRef::Tag("v1".into()), "; tags: first").await;
     check("images", SnapshotRef::Tag("../x".into()), "; tags: first").await;
     assert_eq!(lake.tables().await?, [name]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_newest_version_is_that_of_the_files() -> TestResult {
+    let own = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&own.lake, &name, &schema, 0..5, small(100, 1000)).await?;
+    // Both tables are opened before the files change.
+    assert_eq!((latest(&own.lake, &name).await?.version(), latest(&own.lake, &name).await?.version()), (1, 1));
+    let other = LakeStore::open(own.lake.uri(), &StorageOptions::default()).await?;
+    append(&other, &name, &schema, 5..9, small(100, 1000)).await?;
+    assert_eq!(latest(&own.lake, &name).await?.num_rows(), 9, "another process has committed");
+
+    let folder = Path::new(own.lake.uri()).join("t.lance");
+    fs::remove_file(folder.join("_versions").join("latest_version_hint.json"))?;
+    append(&other, &name, &schema, 9..12, small(100, 1000)).await?;
+    assert_eq!(latest(&own.lake, &name).await?.num_rows(), 12, "without a hint");
+
+    let before = latest(&own.lake, &name).await?;
+    fs::remove_dir_all(&folder)?;
+    assert_eq!(latest(&own.lake, &name).await.expect_err("no table").kind(), ErrorKind::NotFound);
+    for start in [0, 1, 2] {
+        append(&other, &name, &schema, start..start + 1, small(100, 1000)).await?;
+    }
+    let again = latest(&own.lake, &name).await?;
+    assert_eq!((again.version(), again.num_rows()), (3, 3), "a table that was created again");
+    assert!(!again.is_same_version(&before) && again.is_same_version(&latest(&own.lake, &name).await?));
     Ok(())
 }

@@ -92,10 +92,10 @@ async fn begin(
     state: Arc<ServerState>,
     caller: Caller,
     principal: &Principal,
-    signed: &[u8],
+    ticket: &[u8],
     running: RunningAnswer,
 ) -> Result<Answer> {
-    let body = state.signer.verify(signed, state.now_unix_secs())?;
+    let body = state.signer.verify(ticket, state.now_unix_secs())?;
     let clock = state.environment.clock.clone();
     let who = format!("{} at {caller}", principal.name);
     let budget = state.lake.resources().for_client(&caller, &who);
@@ -121,10 +121,7 @@ async fn begin(
                 message_bytes_max = stoker_flight_sql::MESSAGE_BYTES_MAX;
             }
             let opened = state.clone();
-            let statement = match state.fresh_statements.take(signed) {
-                Some(fresh) => still_there(&state, fresh).await?,
-                None => state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?,
-            };
+            let statement = state.query_threads.run(async move { open_sql(&opened, &ticket).await }.boxed()).await?;
             (Work::Sql(statement, log), compression)
         }
         Some(ticket_body::Kind::Catalog(ticket)) => {
@@ -254,14 +251,6 @@ async fn open_sql(state: &ServerState, ticket: &SqlTicket) -> Result<PlannedStat
     match changed_versions(&ticket.tables, &planned.snapshots()) {
         None => Ok(planned),
         Some(reason) => Err(stoker_wire::Error::ExpiredTicket { reason }.into()),
-    }
-}
-
-/// Returns a statement that was planned a moment ago, unless a cleanup has removed one of its snapshots since.
-async fn still_there(state: &ServerState, statement: PlannedStatement) -> Result<PlannedStatement> {
-    match removed(state, &statement.snapshots()).await? {
-        Some(error) => Err(error),
-        None => Ok(statement),
     }
 }
 

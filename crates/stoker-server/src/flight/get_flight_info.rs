@@ -29,7 +29,6 @@ use tonic::Status;
 
 use crate::caller::Caller;
 use crate::flight::status::status;
-use crate::flight_sql::PlannedStatement;
 use crate::plan_cache::{PlanKey, PolledPlan};
 use crate::state::ServerState;
 
@@ -300,18 +299,11 @@ impl ServerState {
         let sql = query.sql().to_string();
         let ticket = SqlTicket { sql, params_json, tables, compression, approximate, ..SqlTicket::default() };
         let info = FlightInfo::new().try_with_schema(&query.schema()).map_err(Error::internal)?;
-        let endpoint = self.endpoint(ticket_body::Kind::Sql(ticket));
-        self.keep_fresh(&endpoint, PlannedStatement { schema: query.schema(), queries: vec![query] });
-        let info = info.with_descriptor(descriptor).with_endpoint(endpoint);
+        let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(ticket_body::Kind::Sql(ticket)));
+        // DoGet takes the plan.
+        self.lake.keep(query);
         let info = info.with_total_records(-1).with_total_bytes(-1).with_ordered(true);
         Ok(Planned { info, spec_stored: None, set_cookie: None })
-    }
-
-    /// Keeps a planned statement for the DoGet of its ticket.
-    pub(crate) fn keep_fresh(&self, endpoint: &FlightEndpoint, statement: PlannedStatement) {
-        if let Some(Ticket { ticket }) = &endpoint.ticket {
-            self.fresh_statements.put(ticket, statement);
-        }
     }
 
     /// Makes an endpoint with a ticket, which is valid from now on.

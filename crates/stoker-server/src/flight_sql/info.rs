@@ -53,7 +53,7 @@ impl ServerState {
         command: Command,
         options: QueryOptions,
     ) -> Result<FlightInfo> {
-        let (schema, kind, statement) = match command {
+        let (schema, kind) = match command {
             Command::CommandStatementQuery(statement) => {
                 no_transaction(statement.transaction_id.as_deref())?;
                 self.statement_info(caller, principal, statement.query, None, options).await?
@@ -65,17 +65,13 @@ impl ServerState {
             command => match catalog_schema(&command)? {
                 Some(schema) => {
                     let ticket = CatalogTicket { command: descriptor.cmd.to_vec(), nonce: self.nonce() };
-                    (schema, ticket_body::Kind::Catalog(ticket), None)
+                    (schema, ticket_body::Kind::Catalog(ticket))
                 }
                 None => return Err(no_result(&command)),
             },
         };
         let info = FlightInfo::new().try_with_schema(&schema).map_err(Error::internal)?;
-        let endpoint = self.endpoint(kind);
-        if let Some(statement) = statement {
-            self.keep_fresh(&endpoint, statement);
-        }
-        let info = info.with_descriptor(descriptor).with_endpoint(endpoint);
+        let info = info.with_descriptor(descriptor).with_endpoint(self.endpoint(kind));
         Ok(info.with_total_records(-1).with_total_bytes(-1).with_ordered(true))
     }
 
@@ -124,7 +120,7 @@ impl ServerState {
         sql: String,
         bound: Option<BoundParameters>,
         options: QueryOptions,
-    ) -> Result<(SchemaRef, ticket_body::Kind, Option<PlannedStatement>)> {
+    ) -> Result<(SchemaRef, ticket_body::Kind)> {
         let (sql, bound, planned) = match is_change(&sql) {
             true => {
                 self.check_writes(principal, CHANGING)?;
@@ -147,10 +143,10 @@ impl ServerState {
         // The text has the queries of views in it, so that the answer has these columns although a view is replaced.
         let sql = planned.queries.first().map_or(sql, |query| query.sql().to_string());
         let (approximate, nonce) = (options.is_approximate(), self.nonce());
-        // The plan of stored parameters has all of them in it.
-        let has_stored = bound.as_ref().is_some_and(|bound| !bound.object.is_empty());
         let ticket = SqlTicket { sql, tables, bound, is_flight_sql: true, nonce, approximate, ..SqlTicket::default() };
-        Ok((planned.schema.clone(), ticket_body::Kind::Sql(ticket), (!has_stored).then_some(planned)))
+        // DoGet takes the plans.
+        planned.queries.into_iter().for_each(|query| self.lake.keep(query));
+        Ok((planned.schema, ticket_body::Kind::Sql(ticket)))
     }
 
     /// Plans a statement for each row of its parameters. Where it names no version of a table, all rows read the same one:

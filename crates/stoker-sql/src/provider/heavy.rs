@@ -18,6 +18,9 @@ use super::{Layout, rows_per_batch};
 /// The most batches of heavy columns that a partition reads at the same time.
 const BATCHES_IN_FLIGHT: usize = 2;
 
+/// The most fragments whose footers are read to find out whether a light column is dense. Later queries know it.
+const PROBED_FRAGMENTS_MAX: usize = 256;
+
 /// A pinned table and the chunk scan that reads its heavy columns.
 #[derive(Clone, Debug)]
 pub(crate) struct HeavyTable {
@@ -83,6 +86,18 @@ impl HeavyTable {
             fetched.extend(encoded.into_iter().zip(batch.columns().iter().cloned()));
         }
         Ok(fetched)
+    }
+
+    /// Returns a column whose rows the chunk scan can read. `None` for a column that is not dense, and for a table with so
+    /// many fragments that finding out takes long.
+    pub(crate) async fn dense(&self, name: &str) -> DfResult<Option<Arc<DenseColumn>>> {
+        if self.table.fragments().len() > PROBED_FRAGMENTS_MAX {
+            return Ok(None);
+        }
+        Ok(match self.table.dense_column(name).await? {
+            DenseProbe::Dense(column) => Some(column),
+            DenseProbe::NotDense { .. } => None,
+        })
     }
 
     /// Reads a dense column of the rows at these addresses, in their order.

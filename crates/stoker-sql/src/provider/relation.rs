@@ -17,7 +17,7 @@ use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion::prelude::Expr;
 use stoker_columns::{fixed_row_bytes, is_heavy};
 use stoker_functions::needs_only;
-use stoker_lake::{DenseProbe, FragmentInfo, Table};
+use stoker_lake::{FragmentInfo, Table};
 use stoker_types::to_usize;
 
 use super::scan_exec::statistics;
@@ -184,8 +184,7 @@ impl Relation {
             for name in column_names(filter) {
                 let field = self.table().schema().field_with_name(&name).cloned();
                 if field.is_ok_and(|field| is_wide_vector(&field) && !is_heavy(&field)) {
-                    let probe = self.table().dense_column(&name).await?;
-                    is_of_vectors |= matches!(probe, DenseProbe::Dense(_));
+                    is_of_vectors |= self.table.dense(&name).await?.is_some();
                 }
             }
             if is_of_vectors { &mut of_vectors } else { &mut others }.push(filter.clone());

@@ -17,7 +17,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::StreamExt as _;
-use stoker_lake::{DenseProbe, NearRow, Nearest, ROW_ADDR, RowIdSet, ScanRequest, default_probes};
+use stoker_lake::{NearRow, Nearest, ROW_ADDR, RowIdSet, ScanRequest, default_probes};
 use stoker_types::to_usize;
 
 use super::search_exec::Allowed;
@@ -142,7 +142,7 @@ async fn nearest_of_few(
     if rows.len().saturating_mul(ROWS_PER_FEW) > table.num_rows() || !table.row_ids_are_addresses() {
         return Ok(None);
     }
-    let DenseProbe::Dense(column) = table.dense_column(name).await? else { return Ok(None) };
+    let Some(column) = heavy.dense(name).await? else { return Ok(None) };
     let memory = MemoryConsumer::new("vector_search").register(context.memory_pool());
     let num_rows = to_usize(rows.len());
     let rows_per_read = (BYTES_PER_READ / column.row_bytes.max(1)).clamp(1, num_rows.max(1));

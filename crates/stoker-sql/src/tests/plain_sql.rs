@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use futures::TryStreamExt as _;
-use stoker_types::{ErrorKind, ParamValue, QueryOptions};
+use stoker_types::{ErrorKind, ParamValue, QueryOptions, Snapshot};
 
 use super::fixture::{Fixture, NUM_NEWEST, ints, rows};
 
@@ -38,6 +38,32 @@ async fn a_query_that_was_checked_reads_the_newest_rows_when_it_runs() {
     fixture.append(7).await;
     assert_eq!(run(counting, &from(0)).await, [NUM_NEWEST + 7]);
     assert_eq!(run(counting, &from(0)).await, [NUM_NEWEST + 7], "the plan was taken");
+}
+
+#[tokio::test]
+async fn a_plan_is_kept_for_the_same_query_of_the_same_snapshots() {
+    let fixture = Fixture::new().await;
+    let engine = &fixture.engine;
+    let sql = "SELECT id FROM samples WHERE id >= $1";
+    let (params, exact) = ([ParamValue::Int(5)], QueryOptions::default());
+    let keep = async |sql: &str, params: &[ParamValue]| {
+        let query = engine.query(sql, params).await.expect("a query");
+        let snapshots = query.snapshots().to_vec();
+        engine.keep(query);
+        snapshots
+    };
+    let asked = async |params: &[ParamValue], pinned: &[Snapshot], options| {
+        engine.query_with_options(sql, params, pinned, options).await.expect("a query");
+        engine.num_kept()
+    };
+    let pinned = keep(sql, &params).await;
+    assert_eq!(asked(&[ParamValue::Int(6)], &pinned, exact).await, 1, "other parameters");
+    assert_eq!(asked(&params, &pinned, QueryOptions::approximate(true)).await, 1, "other options");
+    fixture.append(7).await;
+    assert_eq!(asked(&params, &pinned, exact).await, 0, "the ticket has the older snapshot");
+    keep("SELECT id FROM samples AT (TAG => 'v1')", &[]).await;
+    keep("SELECT id FROM samples WHERE name = $1", &[ParamValue::Text("a".repeat(100_000))]).await;
+    assert_eq!(engine.num_kept(), 0, "a tag may move, and long parameters take memory");
 }
 
 #[tokio::test]
