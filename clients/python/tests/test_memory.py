@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,37 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path, columns: str, shuff
         assert report["bytes"] >= num_rows * WIDTH
         peaks[num_rows] = report["peak_memory_bytes"]
     assert peaks[400_000] <= peaks[4_000] + 32 * MIB, {rows: f"{peak / MIB:.0f} MiB" for rows, peak in peaks.items()}
+
+
+#: Opens lakes, one after another, and prints after each how many files the process has open.
+OPENING = """
+import gc, os, sys, time
+import stoker
+
+def num_open():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+for number in range(24):
+    lake = stoker.connect(sys.argv[1])
+    query = lake.sql("SELECT id, x FROM t WHERE id < 100")
+    if number % 2:
+        query.to_arrow()
+    lake.execute("DELETE FROM t WHERE id = 50")
+    del lake, query
+    print(num_open(), flush=True)
+
+# A plan of a query that did not run is kept for a moment.
+end = time.monotonic() + 60
+while num_open() > int(sys.argv[2]) and time.monotonic() < end:
+    time.sleep(0.05)
+print(num_open())
+"""
+
+
+def test_lakes_that_are_dropped_hold_no_files(tmp_path: Path) -> None:
+    stoker.connect(str(tmp_path)).create_table("t", table_of(4_000))
+    spare = 40
+    command = [sys.executable, "-c", OPENING, str(tmp_path), str(spare)]
+    counts = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split()
+    assert int(counts[-1]) <= spare, counts

@@ -256,12 +256,21 @@ impl Engine {
     /// Keeps a plan for a moment. The first [`Engine::query_with_options`] of the same query takes it, if it reads the same
     /// snapshots.
     pub fn keep(&self, query: SqlQuery) {
-        self.inner.kept.put(query);
+        if let Ok(runtime) = self.threads() {
+            self.inner.kept.put(query, &runtime);
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn num_kept(&self) -> usize {
         self.inner.kept.len()
+    }
+
+    /// Returns a function that counts what still holds the engine.
+    #[cfg(test)]
+    pub(crate) fn holders(&self) -> impl Fn() -> usize + use<> {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.strong_count()
     }
 
     /// Takes a plan that was kept, if it reads the pinned snapshots, or the newest ones without any.

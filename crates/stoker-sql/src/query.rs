@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use stoker_columns::fitting_schema;
 use stoker_lake::Table;
 use stoker_types::{ParamValue, QueryOptions, Snapshot};
+use tokio::runtime::Handle;
 
 use crate::explained::ExplainedExec;
 use crate::guard::PlanFormat;
@@ -33,8 +34,8 @@ use crate::{Engine, QueryLimits, Result};
 /// The most plans that are kept.
 const KEPT_MAX: usize = 64;
 
-/// How long a plan is kept. Time goes on meanwhile: `now()` is the time of the plan.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+/// How long a plan is kept. Time goes on meanwhile: `now()` is the time of the plan. Tests do not depend on it.
+const KEPT_FOR: Duration = Duration::from_secs(if cfg!(test) { 300 } else { 1 });
 
 /// The most bytes of the text, of a parameter, and of the constants of a query whose plan is kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -224,44 +225,55 @@ impl Origin {
     }
 }
 
+/// A plan that is about to run. It is gone once it was taken.
+type Kept = Mutex<Option<SqlQuery>>;
+
 /// The plans of queries that are about to run: a client checks a query, or asks a server for its columns and a ticket,
 /// and then runs it. Each plan is taken once.
+///
+/// A plan holds its engine, and with it these plans. So a task that ends after a moment, or with its runtime, holds the
+/// plan in their place.
 #[derive(Debug, Default)]
-pub(crate) struct KeptQueries(Mutex<VecDeque<(Instant, SqlQuery)>>);
+pub(crate) struct KeptQueries(Mutex<VecDeque<Weak<Kept>>>);
 
 impl KeptQueries {
-    /// Keeps a plan, unless it is large, or its text may name other versions later.
-    pub fn put(&self, query: SqlQuery) {
+    /// Keeps a plan, unless it is large, or its text may name other versions later. The runtime lets go of it in time.
+    pub fn put(&self, query: SqlQuery, runtime: &Handle) {
         // The memory that the plan holds is that of its constants.
         let held_bytes = activity_of(&query.state).map_or(0, |activity| activity.pool().reserved());
         let is_large = query.origin.is_none() || query.sql.len() > KEPT_BYTES_MAX || held_bytes > KEPT_BYTES_MAX;
         if is_large || query.names_movable_version {
             return;
         }
-        let mut kept = self.0.lock();
-        if kept.len() >= KEPT_MAX {
-            kept.pop_front();
-        }
-        kept.push_back((Instant::now(), query));
+        let kept = Arc::new(Mutex::new(Some(query)));
+        let oldest = {
+            let mut all = self.0.lock();
+            all.retain(|kept| kept.strong_count() > 0);
+            let oldest = if all.len() >= KEPT_MAX { all.pop_front() } else { None };
+            all.push_back(Arc::downgrade(&kept));
+            oldest
+        };
+        drop(oldest.and_then(|kept| kept.upgrade()?.lock().take()));
+        runtime.spawn(async move {
+            tokio::time::sleep(KEPT_FOR).await;
+            drop(kept);
+        });
     }
 
     /// Takes out a plan.
     pub fn take(&self, sql: &str, params: &[ParamValue], options: QueryOptions) -> Option<SqlQuery> {
-        let is_asked = |query: &SqlQuery| {
+        let is_asked = |query: &mut SqlQuery| {
             let origin = query.origin.as_ref();
             query.sql == sql && origin.is_some_and(|origin| origin.params == params && origin.options == options)
         };
-        let mut kept = self.0.lock();
-        while kept.front().is_some_and(|(since, _)| since.elapsed() > KEPT_FOR) {
-            kept.pop_front();
-        }
-        let index = kept.iter().position(|(_, query)| is_asked(query))?;
-        kept.remove(index).map(|(_, query)| query)
+        let all: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        all.iter().find_map(|kept| kept.lock().take_if(is_asked))
     }
 
     /// The number of plans.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.0.lock().len()
+        let all = self.0.lock();
+        all.iter().filter_map(Weak::upgrade).filter(|kept| kept.lock().is_some()).count()
     }
 }

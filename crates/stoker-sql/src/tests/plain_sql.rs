@@ -1,8 +1,12 @@
 //! Plain queries: pushdown, partitions, errors.
 
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
 use arrow_array::RecordBatch;
 use futures::TryStreamExt as _;
 use stoker_types::{ErrorKind, ParamValue, QueryOptions, Snapshot};
+use tokio::runtime::Runtime;
 
 use super::fixture::{Fixture, NUM_NEWEST, ints, rows};
 
@@ -64,6 +68,25 @@ async fn a_plan_is_kept_for_the_same_query_of_the_same_snapshots() {
     keep("SELECT id FROM samples AT (TAG => 'v1')", &[]).await;
     keep("SELECT id FROM samples WHERE name = $1", &[ParamValue::Text("a".repeat(100_000))]).await;
     assert_eq!(engine.num_kept(), 0, "a tag may move, and long parameters take memory");
+}
+
+#[test]
+fn a_plan_that_is_kept_does_not_keep_its_engine_longer_than_the_runtime() {
+    let runtime = Runtime::new().expect("a runtime");
+    let holders = runtime.block_on(async {
+        let fixture = Fixture::new().await;
+        fixture.engine.columns("SELECT id FROM samples", &[]).await.expect("columns");
+        assert_eq!(fixture.engine.num_kept(), 1);
+        fixture.engine.holders()
+    });
+    assert!(holders() > 0, "the plan holds its engine");
+    drop(runtime);
+    let start = Instant::now();
+    while holders() > 0 && start.elapsed() < Duration::from_secs(60) {
+        // The planner's thread drops its work.
+        yield_now();
+    }
+    assert_eq!(holders(), 0);
 }
 
 #[tokio::test]
