@@ -10,12 +10,9 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::common::Result as DfResult;
 use stoker_columns::kind_of;
 use stoker_lake::Table;
-use stoker_types::BranchInfo;
+use stoker_types::{BranchInfo, MAIN_BRANCH};
 
 use crate::of_lake::{text, yes_or_no};
-
-/// The branch on which all tables begin.
-const MAIN: &str = "main";
 
 /// A relation about one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,13 +118,13 @@ impl TableView {
             Self::Branches => {
                 let branches = table.branches().await?;
                 // A branch that began on the main one has no name of a parent.
-                let parent = |branch: &BranchInfo| branch.parent_branch.clone().unwrap_or(MAIN.into());
+                let parent = |branch: &BranchInfo| branch.parent_branch.clone().unwrap_or(MAIN_BRANCH.into());
                 let parents = branches.iter().map(|branch| Some(parent(branch)));
                 let versions = branches.iter().map(|branch| Some(branch.parent_version));
                 let times = branches.iter().map(|branch| Some(branch.created_millis));
                 let times: TimestampMillisecondArray = std::iter::once(None).chain(times).collect();
                 vec![
-                    text(std::iter::once(MAIN).chain(branches.iter().map(|branch| branch.name.as_str()))),
+                    text(std::iter::once(MAIN_BRANCH).chain(branches.iter().map(|branch| branch.name.as_str()))),
                     Arc::new(std::iter::once(None).chain(parents).collect::<StringArray>()),
                     Arc::new(std::iter::once(None).chain(versions).collect::<UInt64Array>()),
                     Arc::new(times.with_timezone("UTC")),

@@ -215,6 +215,8 @@ impl LakeStore {
             // A newest version below the one that the writer saw belongs to a table that was created later.
             (_, Some(table)) => key.is_some_and(|key| key.since_version > table.version()),
         };
+        // A branch that was dropped and made again begins at the same number.
+        let is_other_table = is_other_table || name.branch().is_some();
         if is_other_table {
             for some in drafts.chunks(DRAFTS_IN_FLIGHT) {
                 let found = try_join_all(some.iter().map(|draft| self.draft_exists(name, draft))).await?;
@@ -242,6 +244,9 @@ impl LakeStore {
             let reason = "the fragments were written for another schema of the table; write them again".into();
             Err(Error::InvalidData { table: name.to_string(), reason })
         };
+        if existing.is_none() && name.branch().is_some() {
+            return Err(self.dropped(name));
+        }
         match (mode, existing) {
             (CommitMode::Create, Some(_)) => {
                 Err(Error::TableExists { table: name.to_string(), lake: self.uri().to_string() })
@@ -381,7 +386,7 @@ impl Table {
     }
 
     /// The keyed commits after version `since`, newest first, back to the last version that created or replaced all
-    /// rows. If a later version restored an older one, the search goes back to `since`, because the restored rows may
+    /// rows, or with which a branch began. If a later version restored an older one, the search goes back to `since`, because the restored rows may
     /// be older. Reads the transaction of each version searched, with one or more requests.
     ///
     /// # Errors
@@ -397,7 +402,7 @@ impl Table {
             };
             commits.found.extend(key_of(&transaction).map(|key| (version, key.to_string())));
             was_restored |= matches!(transaction.operation, Operation::Restore { .. });
-            if matches!(transaction.operation, Operation::Overwrite { .. }) && !was_restored {
+            if matches!(transaction.operation, Operation::Overwrite { .. } | Operation::Clone { .. }) && !was_restored {
                 break;
             }
         }

@@ -1,9 +1,10 @@
 //! Errors of failed reads that name the damaged file of a table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
 
 use futures::TryStreamExt;
+use object_store::path::Path;
 use stoker_store::first_line;
 use stoker_types::ErrorKind;
 
@@ -39,18 +40,24 @@ impl Table {
         }
     }
 
-    /// Lists the data folder, and describes the first data file that is missing or whose size differs from the
+    /// Lists the data folders, and describes the first data file that is missing or whose size differs from the
     /// manifest.
     async fn damaged_file(&self) -> Option<String> {
-        let folder = self.dataset().data_dir();
         let store = &self.lake().inner.store.inner;
-        let sizes = store.list(Some(&folder)).map_ok(|meta| (meta.location, meta.size)).try_collect();
-        let sizes: HashMap<_, u64> = sizes.await.ok()?;
         let files = self.dataset().fragments().iter().flat_map(|fragment| &fragment.files);
-        files.filter(|file| file.base_id.is_none()).find_map(|file| {
+        let files: Vec<_> = files.filter_map(|file| Some((self.data_file(file)?, file))).collect();
+        let folders: HashSet<_> = files.iter().filter_map(|(path, _)| path.parent()).collect();
+        let mut sizes: HashMap<Path, u64> = HashMap::new();
+        for folder in folders {
+            let listed = store.list(Some(&folder)).map_ok(|meta| (meta.location, meta.size)).try_collect::<Vec<_>>();
+            sizes.extend(listed.await.ok()?);
+        }
+        let root = self.lake().inner.base.as_ref();
+        files.into_iter().find_map(|(path, file)| {
             let expected = file.file_size_bytes.get().map(|size| size.get());
-            let place = || format!("data file {}.lance/data/{}", self.name(), file.path);
-            match (sizes.get(&folder.clone().join(file.path.as_str())), expected) {
+            let in_lake = path.as_ref().strip_prefix(root).unwrap_or(path.as_ref()).trim_start_matches('/');
+            let place = || format!("data file {in_lake}");
+            match (sizes.get(&path), expected) {
                 (None, _) => Some(format!("{} is missing", place())),
                 (Some(found), Some(expected)) if *found != expected => {
                     Some(format!("{}: the manifest says {expected} bytes, the file has {found}", place()))

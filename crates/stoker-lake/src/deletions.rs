@@ -78,8 +78,9 @@ impl Table {
     pub(crate) async fn check_deletions(&self, fragments: &[&Fragment]) -> Result<()> {
         let mut unchecked = Vec::new();
         for fragment in fragments {
-            let Some(file) = fragment.deletion_file.as_ref().filter(|file| file.base_id.is_none()) else { continue };
-            let path = deletion_file_path(&self.lake().table_path(self.name()), fragment.id, file);
+            let Some(file) = &fragment.deletion_file else { continue };
+            let Some(folder) = self.files_of_base(file.base_id) else { continue };
+            let path = deletion_file_path(&folder, fragment.id, file);
             let key = format!("{path}#{:?}", file.num_deleted_rows);
             if !self.lake().inner.checked.contains(&key) {
                 unchecked.push((to_usize(fragment.id), path, key));

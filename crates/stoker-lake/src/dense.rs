@@ -264,9 +264,7 @@ impl Table {
         let Some(file) = fragment.data_file_for_field(field_id as u32) else {
             return Ok(Err(Obstacle::NoFile));
         };
-        if file.base_id.is_some() {
-            return Ok(Err(Obstacle::OtherBase));
-        }
+        let Some(path) = self.data_file(file) else { return Ok(Err(Obstacle::OtherBase)) };
         if (file.file_major_version, file.file_minor_version) < (2, 1) {
             return Ok(Err(Obstacle::OldFile));
         }
@@ -275,7 +273,6 @@ impl Table {
             place.and_then(|place| file.column_indices.get(place)).and_then(|index| usize::try_from(*index).ok());
         let Some(index) = index else { return Ok(Err(Obstacle::NoPageTable)) };
         let attempted = || format!("reading the footer of {} in table {}", file.path, self.snapshot());
-        let path = self.dataset().data_dir().join(file.path.as_str());
         self.check_footers([file]).await?;
         let opened = scheduler.open_file(&path, &file.file_size_bytes).await;
         let opened = opened.map_err(|source| decode_error(attempted(), source))?;
@@ -304,7 +301,7 @@ impl Table {
     /// A reader of a data file through the lake's store. `actual_size` is used when the manifest does not have the
     /// size.
     pub(crate) fn store_reader(&self, file: &DataFile, actual_size: u64) -> RangeReader {
-        let path = self.dataset().data_dir().join(file.path.as_str());
+        let path = self.data_file(file).unwrap_or_else(|| self.dataset().data_dir().join(file.path.as_str()));
         let size = file.file_size_bytes.get().map_or(actual_size, |size| size.get());
         let place = format!("data file {} of table {}", file.path, self.snapshot());
         let lake = &self.lake().inner;

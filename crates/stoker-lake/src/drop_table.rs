@@ -4,10 +4,10 @@
 //! leaves either a table whose newest version can be read, or none:
 //!
 //! ```text
-//! tags, hints ──► older manifests ──► the newest manifest ──► all other files
+//! tags, names of branches, hints ──► older manifests ──► the newest manifest ──► all other files
 //! ```
 //!
-//! Tags go first, because a table that is created later under the same name must not have them.
+//! Tags and names of branches go first, because a table that is created later under the same name must not have them.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStoreExt as _;
@@ -16,6 +16,7 @@ use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
 use crate::again::again;
 use crate::cleanup::version_of;
+use crate::holds::Hold;
 use crate::{Error, LakeStore, Result};
 
 /// The number of files that are removed at the same time.
@@ -38,10 +39,15 @@ impl LakeStore {
     /// each file. A commit of another process that is under way may create the table again, without its old files.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a table that does not exist; [`Error::InvalidRequest`] if streams hold versions of it
-    /// and `held` refuses that; kind `Unavailable` if others write to the table all the time; storage errors. After a
+    /// [`Error::NotFound`] for a table that does not exist; [`Error::InvalidRequest`] for a branch, and if streams hold
+    /// versions of the table or of its branches and `held` refuses that; kind `Unavailable` if others write to the table all the time; storage errors. After a
     /// storage error, the call may be repeated.
     pub async fn drop_table(&self, name: &TableName, held: HeldVersions) -> Result<()> {
+        if let Some(branch) = name.branch() {
+            let attempted = format!("dropping table {name}");
+            let reason = format!("it is a branch: write DROP BRANCH {branch} ON {}", name.root());
+            return Err(Error::InvalidRequest { attempted, reason });
+        }
         // No commit of this process comes in between.
         let _committing = self.inner.committing.lock().await;
         let versions = self.table_path(name).join("_versions");
@@ -54,6 +60,11 @@ impl LakeStore {
         if held == HeldVersions::Refuse {
             self.check_not_held(name).await?;
         }
+        self.remove_all_files(name).await
+    }
+
+    /// Removes all files of a table or of a branch.
+    pub(crate) async fn remove_all_files(&self, name: &TableName) -> Result<()> {
         for _ in 0..ROUNDS_MAX {
             let files = self.files_of(name).await?;
             if files.is_empty() {
@@ -62,19 +73,24 @@ impl LakeStore {
             }
             self.remove_table_files(name, files).await?;
         }
+        let attempted = format!("dropping table {name} in {}", self.inner.place);
         let source = "others write to it meanwhile: try again when they are done".into();
-        Err(Error::Storage { attempted: attempted(), kind: ErrorKind::Unavailable, source })
+        Err(Error::Storage { attempted, kind: ErrorKind::Unavailable, source })
     }
 
-    /// Refuses to drop a table of which streams hold versions.
-    async fn check_not_held(&self, name: &TableName) -> Result<()> {
+    /// Refuses to drop a table, with its branches, or a branch, of which streams hold versions.
+    pub(crate) async fn check_not_held(&self, name: &TableName) -> Result<()> {
         let now = std::time::SystemTime::now();
         let mut holds = self.holds_of(name).await?;
-        holds.retain(|hold| !hold.is_over(now));
-        holds.sort_unstable_by_key(|hold| hold.version);
-        let Some(until) = holds.iter().map(|hold| hold.until()).max() else { return Ok(()) };
-        holds.dedup_by_key(|hold| hold.version);
-        let versions: Vec<String> = holds.iter().map(|hold| hold.version.to_string()).collect();
+        holds.retain(|hold| !hold.is_over(now) && (name.branch().is_none() || hold.branch.as_deref() == name.branch()));
+        holds.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
+        let Some(until) = holds.iter().map(Hold::until).max() else { return Ok(()) };
+        holds.dedup_by(|one, other| one.place() == other.place());
+        let version = |hold: &Hold| match &hold.branch {
+            Some(branch) if name.branch().is_none() => format!("{} of branch '{branch}'", hold.version),
+            _ => hold.version.to_string(),
+        };
+        let versions: Vec<String> = holds.iter().map(version).collect();
         Err(Error::InvalidRequest {
             attempted: format!("dropping table {name}"),
             reason: format!(

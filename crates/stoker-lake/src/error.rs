@@ -79,6 +79,14 @@ pub enum Error {
         /// The version that it names.
         version: u64,
     },
+    /// A branch that should be created exists already.
+    #[error("branch '{branch}' of table {table} already exists; choose another name, or drop it first")]
+    BranchExists {
+        /// The table.
+        table: String,
+        /// The branch.
+        branch: String,
+    },
     /// Rows were chosen by a version of the table, and another commit came after that version.
     #[error("another ingest committed version {version} of table {table} meanwhile; run the same command again")]
     Overtaken {
@@ -187,7 +195,10 @@ impl Error {
             | Error::InvalidData { .. }
             | Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
             Error::NotFound { .. } => ErrorKind::NotFound,
-            Error::TableExists { .. } | Error::IndexExists { .. } | Error::TagExists { .. } => ErrorKind::AlreadyExists,
+            Error::TableExists { .. }
+            | Error::IndexExists { .. }
+            | Error::TagExists { .. }
+            | Error::BranchExists { .. } => ErrorKind::AlreadyExists,
             Error::Conflict { .. } | Error::Overtaken { .. } | Error::OutcomeUnknown { .. } => ErrorKind::Unavailable,
             Error::AllowanceSpent { .. } | Error::ChangeTooLarge { .. } => ErrorKind::ResourceExhausted,
             Error::DataCorrupt { .. } | Error::DamagedRows { .. } => ErrorKind::DataCorrupt,

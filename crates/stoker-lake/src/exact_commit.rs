@@ -212,7 +212,11 @@ impl LakeStore {
 
     /// The error of a change of a table that is gone.
     pub(crate) fn dropped(&self, name: &TableName) -> Error {
-        Error::NotFound { what: format!("table {name} in {}", self.uri()), hint: "; it was dropped".into() }
+        let what = match name.branch() {
+            Some(branch) => format!("branch '{branch}' of table {} in {}", name.root(), self.uri()),
+            None => format!("table {name} in {}", self.uri()),
+        };
+        Error::NotFound { what, hint: "; it was dropped".into() }
     }
 
     /// Checks that only commits came after `base` that do not matter to a change that was computed on it. `files` are
@@ -334,7 +338,9 @@ fn check_contents(base: &Table, newest: &Table, indifferent_to: IndifferentTo) -
 /// Whether two versions have a data file in common. Its name is random, so both are versions of the same table.
 fn shares_a_file(base: &Table, newest: &Table) -> bool {
     let files = base.dataset().fragments().iter().flat_map(|fragment| &fragment.files);
-    newest.names_any(&files.map(|file| file.path.clone()).collect())
+    // Another branch of the same name may share the files of its table.
+    let own = files.filter(|file| file.base_id.is_none());
+    newest.names_any(&own.map(|file| file.path.clone()).collect())
 }
 
 /// Whether a fragment has the same rows in two versions. The sizes of files are not compared: Lance fills in those that

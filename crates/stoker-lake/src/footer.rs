@@ -58,13 +58,12 @@ impl Table {
             return Ok(());
         }
         let checked = &self.lake().inner.checked;
-        let (mut unchecked, folder) = (Vec::new(), self.dataset().data_dir());
+        let mut unchecked = Vec::new();
         for file in files {
             let version = (file.file_major_version, file.file_minor_version);
-            let Some(size) = file.file_size_bytes.get().filter(|_| file.base_id.is_none() && version >= (2, 1)) else {
-                continue;
-            };
-            if !checked.contains(folder.clone().join(file.path.as_str()).as_ref()) {
+            let Some(size) = file.file_size_bytes.get().filter(|_| version >= (2, 1)) else { continue };
+            let Some(path) = self.data_file(file) else { continue };
+            if !checked.contains(path.as_ref()) {
                 unchecked.push((self.store_reader(file, size.get()), version));
             }
         }

@@ -139,7 +139,8 @@ async fn read(table: &Table, version: u64) -> Result<Option<Made>> {
 impl Made {
     fn of(transaction: &Transaction, table: &Table) -> Self {
         let change = match &transaction.operation {
-            Operation::Overwrite { .. } => Change::Replaced,
+            // A branch begins with the rows of its table, whose history is another one.
+            Operation::Overwrite { .. } | Operation::Clone { .. } => Change::Replaced,
             Operation::Restore { version } => Change::Restored(*version),
             _ => Change::Kept,
         };

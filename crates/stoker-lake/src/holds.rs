@@ -57,28 +57,34 @@ impl Default for Holds {
 }
 
 impl Holds {
-    /// Forgets the versions of a table, which another table of its name may have again.
+    /// Forgets the versions of a table, with those of its branches, or of a branch: another one of its name may have them
+    /// again.
     pub fn forget(&self, table: &TableName) {
-        self.last_days.lock().retain(|snapshot, _| snapshot.table != *table);
-        self.failed.lock().retain(|snapshot, _| snapshot.table != *table);
+        let is_other = |name: &TableName| name != table && (table.branch().is_some() || name.root() != *table);
+        self.last_days.lock().retain(|snapshot, _| is_other(&snapshot.table));
+        self.failed.lock().retain(|snapshot, _| is_other(&snapshot.table));
     }
 }
 
 /// What the name of a hold says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     /// The last day on which the version is held, in days since 1970-01-01 UTC.
     last_day: u64,
+    /// The branch of the version; `None` for the main branch.
+    pub branch: Option<String>,
     pub version: u64,
 }
 
 impl Hold {
     /// Parses the name of a tag. `None` for tags that are no holds.
     pub fn of(tag: &str) -> Option<Self> {
-        let (date, version) = tag.strip_prefix(PREFIX)?.split_once(".v")?;
+        let (place, version) = tag.strip_prefix(PREFIX)?.rsplit_once(".v")?;
+        let (date, branch) = place.split_once('.').map_or((place, None), |(date, branch)| (date, Some(branch)));
         let midnight = humantime::parse_rfc3339(&format!("{date}T00:00:00Z")).ok()?;
         let hold = Self {
             last_day: midnight.duration_since(UNIX_EPOCH).ok()?.as_secs() / DAY_SECS,
+            branch: branch.map(str::to_string),
             version: version.parse().ok()?,
         };
         // A tag with another spelling was not created by Stoker.
@@ -86,21 +92,30 @@ impl Hold {
     }
 
     /// The last day on which the version is held, for example `2026-12-24`.
-    pub fn until(self) -> String {
+    pub fn until(&self) -> String {
         let midnight = UNIX_EPOCH + Duration::from_secs(self.last_day.saturating_mul(DAY_SECS));
         let midnight = humantime::format_rfc3339_seconds(midnight).to_string();
         midnight.split('T').next().unwrap_or_default().to_string()
     }
 
     /// Whether the hold has expired: its last day has passed.
-    pub fn is_over(self, now: SystemTime) -> bool {
+    pub fn is_over(&self, now: SystemTime) -> bool {
         self.last_day < day(now)
+    }
+
+    /// The branch and the version.
+    pub fn place(&self) -> (Option<&str>, u64) {
+        (self.branch.as_deref(), self.version)
     }
 }
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}.v{}", self.until(), self.version)
+        write!(f, "{PREFIX}{}", self.until())?;
+        if let Some(branch) = &self.branch {
+            write!(f, ".{branch}")?;
+        }
+        write!(f, ".v{}", self.version)
     }
 }
 
@@ -144,12 +159,13 @@ impl LakeStore {
         if days == 0 || holds.last_days.lock().get(snapshot).is_some_and(|held| *held >= last_day) {
             return Ok(());
         }
-        let hold = Hold { last_day, version: snapshot.version };
+        let branch = snapshot.table.branch().map(str::to_string);
+        let hold = Hold { last_day, branch, version: snapshot.version };
         let table = match open.iter().find(|table| table.snapshot() == *snapshot) {
             Some(table) => table.clone(),
             None => self.table(&snapshot.table, &SnapshotRef::Version(snapshot.version)).await?,
         };
-        let (is_new, others) = join(table.create_hold(hold), table.list_holds()).await;
+        let (is_new, others) = join(table.create_hold(&hold), table.list_holds()).await;
         let is_new = is_new?;
         holds.last_days.lock().insert(snapshot.clone(), last_day);
         holds.failed.lock().remove(snapshot);
@@ -169,9 +185,9 @@ impl LakeStore {
         Ok(())
     }
 
-    /// Lists all holds of a table.
+    /// Lists the holds of all branches of a table.
     pub(crate) async fn holds_of(&self, name: &TableName) -> Result<Vec<Hold>> {
-        let folder = base_tags_path(&self.table_path(name));
+        let folder = base_tags_path(&self.root_path(name));
         let names = self.list(&folder, || format!("listing the tags of table {name}")).await?;
         Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
     }
@@ -192,7 +208,7 @@ impl LakeStore {
 
 impl Table {
     /// Creates a hold of this version. Returns `false` if it exists already.
-    async fn create_hold(&self, hold: Hold) -> Result<bool> {
+    async fn create_hold(&self, hold: &Hold) -> Result<bool> {
         let lake = &self.lake().inner;
         let attempted = || format!("holding {}", self.snapshot());
         let location = self.dataset().manifest_location();
@@ -204,7 +220,7 @@ impl Table {
             }
         };
         let contents = TagContents {
-            branch: None,
+            branch: hold.branch.clone(),
             version: hold.version,
             created_at: None,
             updated_at: None,
@@ -216,7 +232,7 @@ impl Table {
             kind: ErrorKind::Internal,
             source: source.into(),
         })?;
-        let path = tag_path(&self.lake().table_path(self.name()), &hold.to_string());
+        let path = tag_path(&self.lake().root_path(self.name()), &hold.to_string());
         match lake.store.put_if_absent(&path, PutPayload::from(json)).await {
             Ok(()) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
@@ -224,14 +240,16 @@ impl Table {
         }
     }
 
-    /// Lists all holds of this table.
+    /// Lists all holds of this branch.
     pub(crate) async fn list_holds(&self) -> Result<Vec<Hold>> {
-        self.lake().holds_of(self.name()).await
+        let mut holds = self.lake().holds_of(self.name()).await?;
+        holds.retain(|hold| hold.branch.as_deref() == self.name().branch());
+        Ok(holds)
     }
 
     /// Deletes holds of this table. Holds that do not exist are ignored.
     pub(crate) async fn delete_holds(&self, holds: &[Hold]) -> Result<()> {
-        let base = self.lake().table_path(self.name());
+        let base = self.lake().root_path(self.name());
         for hold in holds {
             match self.lake().inner.store.inner.delete(&tag_path(&base, &hold.to_string())).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -257,11 +275,14 @@ mod tests {
 
     #[test]
     fn the_name_of_a_hold_says_until_when() {
-        let hold = Hold { last_day: 20_811, version: 7 };
+        let hold = Hold { last_day: 20_811, branch: None, version: 7 };
         assert_eq!(hold.to_string(), "stoker.until.2026-12-24.v7");
-        assert_eq!(Hold::of("stoker.until.2026-12-24.v7"), Some(hold));
+        assert_eq!(Hold::of("stoker.until.2026-12-24.v7").as_ref(), Some(&hold));
         assert!(!hold.is_over(at(20_811)), "it holds on its last day");
         assert!(hold.is_over(at(20_812)));
+        let of_branch = Hold { branch: Some("a.v1-b".into()), ..hold };
+        assert_eq!(of_branch.to_string(), "stoker.until.2026-12-24.a.v1-b.v7");
+        assert_eq!(Hold::of("stoker.until.2026-12-24.a.v1-b.v7"), Some(of_branch));
         for tag in [
             "gold",
             "stoker.until",
@@ -286,7 +307,7 @@ mod tests {
         let snapshot = table.snapshot();
         let tags = async || table.list_holds().await.expect("holds").iter().map(Hold::to_string).collect::<Vec<_>>();
         let hold = async |day| lake.hold_at(&snapshot, &[], at(day)).await.expect("held");
-        let tag = |day| Hold { last_day: day, version: 1 }.to_string();
+        let tag = |day| Hold { last_day: day, branch: None, version: 1 }.to_string();
         lake.hold_versions_for(10);
         hold(100).await;
         hold(100).await;

@@ -595,7 +595,7 @@ fn with_sorted_keys(json: &str) -> String {
 fn index_error(attempted: String, table: &TableName, source: lance_core::Error) -> Error {
     if source.is_commit_status_unknown() {
         let reason = format!(
-            "the outcome is unknown: {}; look with SHOW INDEXES FROM {table} before you repeat it",
+            "the outcome is unknown: {}; look with SHOW INDEXES FROM \"{table}\" before you repeat it",
             first_line(&source)
         );
         return Error::Storage { attempted, kind: ErrorKind::Unavailable, source: reason.into() };

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use stoker_store::{
     AtomicCreate, Breaker, DirectStore, StoreRequests, first_line, is_remote, normalised_uri, without_secrets,
 };
-use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName, TagName};
+use stoker_types::{ErrorKind, MAIN_BRANCH, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
 use crate::caught::caught;
@@ -32,6 +32,9 @@ use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// The maximum number of listings in flight at once.
 const LISTINGS_AT_ONCE: usize = 16;
+
+/// The folder of a table in which its branches have their folders.
+pub(crate) const BRANCHES_FOLDER: &str = "tree";
 
 /// The size of a lake's index cache in bytes.
 const INDEX_CACHE_BYTES: usize = 256 << 20;
@@ -256,32 +259,57 @@ impl LakeStore {
     /// Opens a table and pins it at a version.
     ///
     /// # Errors
-    /// [`Error::NotFound`], which names the missing table, version or tag, and those that exist; storage errors.
+    /// [`Error::NotFound`], which names the missing table, branch, version or tag, and those that exist; storage errors.
     pub async fn table(&self, name: &TableName, at: &SnapshotRef) -> Result<Table> {
-        let Some(newest) = self.try_latest(name).await? else {
-            let names = self.found_tables().await?;
-            let list = names.iter().take(20).map(TableName::as_str).collect::<Vec<_>>().join(", ");
-            let hint = match list.is_empty() {
-                true => format!("; {}", self.place_without_tables().await?),
-                false => format!("; tables: {list}"),
-            };
-            return Err(Error::NotFound { what: format!("table {name} in {}", self.inner.uri), hint });
-        };
+        let Some(newest) = self.try_latest(name).await? else { return Err(self.no_table(name).await?) };
         match at {
             SnapshotRef::Latest => Ok(newest),
             SnapshotRef::Version(version) => self.at_version(&newest, *version, at).await,
             SnapshotRef::Tag(tag) => {
-                let tags = newest.tags().await?;
-                let found = TagName::try_new(tag.as_str()).ok().and_then(|tag| tags.get(tag.as_str()).copied());
-                let Some(version) = found else {
+                let tags = newest.tags_of_branches().await?;
+                let found = TagName::try_new(tag.as_str()).ok().and_then(|tag| tags.get(tag.as_str()));
+                let Some(found) = found else {
                     let list = tags.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
                     let hint =
                         if list.is_empty() { "; the table has no tags".to_string() } else { format!("; tags: {list}") };
                     return Err(Error::NotFound { what: format!("tag '{tag}' of table {name}"), hint });
                 };
-                self.at_version(&newest, version, at).await
+                if found.branch.as_deref() != name.branch() {
+                    let (branch, root) = (found.branch.as_deref().unwrap_or(MAIN_BRANCH), name.root());
+                    return Err(Error::InvalidRequest {
+                        attempted: format!("opening tag '{tag}' of table {name}"),
+                        reason: format!(
+                            "it names a version of branch '{branch}': write {root} AT (BRANCH => '{branch}', TAG => \
+                             '{tag}')"
+                        ),
+                    });
+                }
+                self.at_version(&newest, found.version, at).await
             }
         }
+    }
+
+    /// The error of a table, or of a branch, that does not exist.
+    pub(crate) async fn no_table(&self, name: &TableName) -> Result<Error> {
+        let root = name.root();
+        if let Some(branch) = name.branch()
+            && let Some(table) = self.try_latest(&root).boxed().await?
+        {
+            let branches = table.branches().await?;
+            let list = branches.iter().take(20).map(|branch| branch.name.as_str()).collect::<Vec<_>>().join(", ");
+            let hint = match list.is_empty() {
+                true => "; the table has no branches".to_string(),
+                false => format!("; branches: {list}"),
+            };
+            return Ok(Error::NotFound { what: format!("branch '{branch}' of table {root}"), hint });
+        }
+        let names = self.found_tables().await?;
+        let list = names.iter().take(20).map(TableName::as_str).collect::<Vec<_>>().join(", ");
+        let hint = match list.is_empty() {
+            true => format!("; {}", self.place_without_tables().await?),
+            false => format!("; tables: {list}"),
+        };
+        Ok(Error::NotFound { what: format!("table {root} in {}", self.inner.uri), hint })
     }
 
     /// Whether a cleanup of old versions removed a snapshot: its table has a newer version, but not this one.
@@ -301,16 +329,33 @@ impl LakeStore {
     }
 
     pub(crate) fn table_uri(&self, name: &TableName) -> String {
-        format!("{}/{name}.lance", self.inner.uri.trim_end_matches('/'))
+        let root = format!("{}/{}.lance", self.inner.uri.trim_end_matches('/'), name.root());
+        match name.branch() {
+            Some(branch) => format!("{root}/{BRANCHES_FOLDER}/{branch}"),
+            None => root,
+        }
     }
 
+    /// The folder of a table, or of a branch, which lies in the folder of its table.
     pub(crate) fn table_path(&self, name: &TableName) -> Path {
-        self.inner.base.clone().join(format!("{name}.lance"))
+        let root = self.root_path(name);
+        match name.branch() {
+            Some(branch) => root.join(BRANCHES_FOLDER).join(branch),
+            None => root,
+        }
+    }
+
+    /// The folder of a table, which holds the tags and the names of all of its branches.
+    pub(crate) fn root_path(&self, name: &TableName) -> Path {
+        self.inner.base.clone().join(format!("{}.lance", name.root()))
     }
 
     /// Opens the newest version of a table, or returns `None` when there is no such table. A damaged manifest is an
     /// error of kind `DataCorrupt`.
     pub(crate) async fn try_latest(&self, name: &TableName) -> Result<Option<Table>> {
+        if !self.has_branch(name).await? {
+            return Ok(None);
+        }
         let folder = self.table_path(name);
         let hint = match self.is_local() {
             true => match self.inner.newest.find(name, &folder).await {

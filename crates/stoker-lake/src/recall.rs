@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::caught::caught;
 use crate::index::is_of_vectors;
+use crate::lake::BRANCHES_FOLDER;
 use crate::rerank::{BATCH_ROWS, FIRST_ROWS, default_probes, in_order};
 use crate::row_id_set::row_offset;
 use crate::{Error, LakeStore, Metric, NearRow, Nearest, Result, ScanRequest, Table};
@@ -76,15 +77,21 @@ impl Closest {
 }
 
 impl LakeStore {
-    /// Removes what was measured of indexes of a table that no version of it has any more.
+    /// Removes what was measured of indexes of a table that no version of it, and of its branches, has any more.
     pub(crate) async fn clean_measured(&self, table: &TableName) -> Result<()> {
         let objects = self.objects();
-        let measured = objects.list(&format!("{MEASURED}/{table}")).await?;
+        let measured = objects.list(&format!("{MEASURED}/{}", table.root())).await?;
         if measured.is_empty() {
             return Ok(());
         }
         let attempted = || format!("listing the indexes of table {table}");
-        let folders = self.list(&self.table_path(table).join(INDICES), attempted).await?;
+        let root = self.root_path(table);
+        let branches = self.list(&root.clone().join(BRANCHES_FOLDER), attempted).await?;
+        let mut folders = self.list(&root.clone().join(INDICES), attempted).await?;
+        for branch in branches {
+            let folder = root.clone().join(BRANCHES_FOLDER).join(branch.trim_end_matches('/')).join(INDICES);
+            folders.extend(self.list(&folder, attempted).await?);
+        }
         for path in measured {
             let uuid = path.rsplit('/').next().and_then(|name| name.strip_suffix(".json")).unwrap_or_default();
             if !folders.iter().any(|folder| folder.trim_end_matches('/') == uuid) {
@@ -315,7 +322,7 @@ impl Table {
 }
 
 fn measured_path(table: &TableName, index: Uuid) -> String {
-    format!("{MEASURED}/{table}/{index}.json")
+    format!("{MEASURED}/{}/{index}.json", table.root())
 }
 
 fn to_u64(number: u128) -> u64 {

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use lance::Dataset;
+use lance_table::format::DataFile;
+use object_store::path::Path;
 use stoker_types::{Snapshot, TableName};
 
+use crate::lake::BRANCHES_FOLDER;
 use crate::row_id_set::fragment_id;
 use crate::{Error, LakeStore, Result, ScanStats};
 
@@ -149,6 +152,28 @@ impl Table {
         files.filter_map(|file| file.file_size_bytes.get()).map(|size| size.get()).sum()
     }
 
+    /// The path of a data file; `None` for a file outside the folder of the table.
+    pub(crate) fn data_file(&self, file: &DataFile) -> Option<Path> {
+        Some(self.files_of_base(file.base_id)?.join("data").join(file.path.as_str()))
+    }
+
+    /// The folder in which the files of a base lie: that of this branch, of another branch, or of the main branch. `None`
+    /// for a base outside the folder of the table.
+    pub(crate) fn files_of_base(&self, base_id: Option<u32>) -> Option<Path> {
+        let Some(id) = base_id else { return Some(self.lake.table_path(&self.name)) };
+        let base = self.dataset.manifest().base_paths.get(&id).filter(|base| base.is_dataset_root)?;
+        let root = self.name.root();
+        let rest = without_scheme(&base.path).strip_prefix(without_scheme(&self.lake.table_uri(&root)))?;
+        match rest.trim_end_matches('/') {
+            "" => Some(self.lake.table_path(&root)),
+            rest => {
+                let branch = rest.strip_prefix('/')?.strip_prefix(BRANCHES_FOLDER)?.strip_prefix('/')?;
+                let folder = self.lake.root_path(&root).join(BRANCHES_FOLDER);
+                Some(branch.split('/').fold(folder, |folder, part| folder.join(part)))
+            }
+        }
+    }
+
     pub(crate) fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
     }
@@ -177,4 +202,9 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// A URI without `file://`, which the paths of local files may or may not have.
+fn without_scheme(uri: &str) -> &str {
+    uri.strip_prefix("file://").unwrap_or(uri)
 }

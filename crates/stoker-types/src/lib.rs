@@ -56,7 +56,7 @@ pub use kind::{ErrorKind, HasKind};
 pub use message::plain_message;
 pub use mixture::{MIXTURE_VERSION, MixtureSegment, MixtureSpec, MixtureStop, SOURCES_MAX, slots_for};
 pub use moment::Moment;
-pub use name::{CATALOG, PrincipalName, RunId, SCHEMA, TableName, TagName};
+pub use name::{CATALOG, MAIN_BRANCH, PrincipalName, RunId, SCHEMA, TableName, TagName};
 pub use numbers::{round_to_u32, to_micros, to_millis, to_nanos, to_usize};
 pub use order_options::{Mixing, OrderOptions, ShuffleMode};
 pub use param::ParamValue;

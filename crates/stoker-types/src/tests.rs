@@ -22,6 +22,25 @@ fn names_cannot_leave_the_lake() {
 }
 
 #[test]
+fn a_branch_has_the_name_of_its_table() {
+    let name = TableName::try_new("photos@v1.2-x").expect("a branch");
+    assert_eq!((name.root().as_str(), name.branch()), ("photos", Some("v1.2-x")));
+    let root = name.root();
+    assert_eq!((root.root(), root.branch()), (root.clone(), None));
+    assert_eq!(root.with_branch("v1.2-x").expect("a branch"), name);
+    assert_eq!(name.with_branch("other").expect("a branch").as_str(), "photos@other");
+    assert_eq!(name.with_branch("main").expect("the table"), root);
+    for branch in ["", "a/b", "..", "a..b", ".a", "a@b", "@", "main@", &"b".repeat(129)] {
+        assert!(root.with_branch(branch).is_err(), "{branch:?}");
+        assert!(TableName::try_new(format!("photos@{branch}")).is_err(), "{branch:?}");
+    }
+    for name in ["@dev", "photos@", "photos@main", "a/b@dev", "../x@dev"] {
+        assert!(TableName::try_new(name).is_err(), "{name:?}");
+    }
+    assert!(TagName::try_new("a@b").is_err() && RunId::try_new("a@b").is_err());
+}
+
+#[test]
 fn kinds_round_trip_by_name() {
     for kind in ErrorKind::ALL {
         assert_eq!(ErrorKind::parse(kind.as_str()), Some(kind));

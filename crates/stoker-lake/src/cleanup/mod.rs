@@ -17,6 +17,7 @@ pub use lock::CleanupLock;
 use crate::again::again;
 use crate::caught::caught;
 use crate::holds::Hold;
+use crate::lake::BRANCHES_FOLDER;
 use crate::{Error, LakeStore, Result, Table};
 
 /// The shortest retention, whatever a caller asks for: a reader may be about to open a version, or a writer to name a
@@ -100,7 +101,8 @@ impl LakeStore {
     /// [`LakeStore::lock_cleanup`].
     ///
     /// # Errors
-    /// Storage errors; files that were removed before the error stay removed.
+    /// [`Error::InvalidRequest`] if a branch names files by another URI than that of the lake; storage errors. Files that
+    /// were removed before an error stay removed.
     pub async fn clean_table(
         &self,
         name: &TableName,
@@ -109,6 +111,7 @@ impl LakeStore {
         dry_run: bool,
     ) -> Result<Option<CleanedTable>> {
         let Some(table) = self.try_latest(name).await? else { return Ok(None) };
+        table.check_branches().await?;
         let now = SystemTime::now();
         let mut old: Vec<Dated> = replaced_before(self.dated(&table, now).await?, now_millis(), self.retention(keep));
         old.retain(|dated| spare_after.is_none_or(|last| dated.version <= last));
@@ -180,6 +183,48 @@ impl LakeStore {
         versions.sort_by_key(|dated| dated.version);
         Ok(versions)
     }
+}
+
+impl Table {
+    /// Checks that all branches name the files that they share by the URI of this lake. Lance compares these URIs as texts,
+    /// and would take files for unused that a branch names by another one, such as one with a symbolic link.
+    async fn check_branches(&self) -> Result<()> {
+        let uri = self.dataset().uri();
+        let root = match self.name().branch() {
+            Some(branch) => uri.strip_suffix(&format!("/{BRANCHES_FOLDER}/{branch}")).unwrap_or(uri),
+            None => uri,
+        };
+        let folder = format!("/{}.lance", self.name().root());
+        for branch in self.branches().await?.iter().map(|branch| branch.name.as_str()) {
+            let attempted = || format!("cleaning up table {}", self.name());
+            let open = async || {
+                let opened = caught(self.dataset().checkout_branch(branch)).await;
+                opened.map_err(|source| Error::storage(attempted(), source))
+            };
+            let opened = match again(open).await {
+                // It was just dropped.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            let mut bases = opened.manifest().base_paths.values().map(|base| base.path.trim_end_matches('/'));
+            if let Some(other) = bases.find(|base| may_be_other_name(base, root, &folder)) {
+                let reason = format!(
+                    "its branch '{branch}' names files that it needs by the URI {other}, and not by {root}: open the lake \
+                     at the place where that branch was made, or drop the branch"
+                );
+                return Err(Error::InvalidRequest { attempted: attempted(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a URI may be another name of a table or of a branch of it. `root` is the URI of the table, and `folder` the last
+/// part of it. Files elsewhere are those of other tables, which a cleanup of this one does not touch.
+fn may_be_other_name(uri: &str, root: &str, folder: &str) -> bool {
+    let branches = format!("/{BRANCHES_FOLDER}/");
+    let is_known = uri.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(&branches));
+    !is_known && (uri.ends_with(folder) || uri.contains(&format!("{folder}{branches}")))
 }
 
 /// The current time in milliseconds since 1970-01-01 UTC.

@@ -63,11 +63,11 @@ struct OpenFragment {
 }
 
 impl LakeStore {
-    /// Returns a writer of rows for a table, which need not exist yet. With `for_append`, the rows must fit the table
-    /// if it exists.
+    /// Returns a writer of rows for a table, which need not exist yet, or for a branch, which must exist. With `for_append`,
+    /// the rows must fit the table if it exists.
     ///
-    /// # Errors [`Error::UnsafeStore`]; [`Error::InvalidData`] for a column with a reserved name, and for a table that
-    /// exists with another schema if `for_append` is set; storage errors.
+    /// # Errors [`Error::UnsafeStore`]; [`Error::NotFound`] for a branch that does not exist; [`Error::InvalidData`] for a
+    /// column with a reserved name, and for a table that exists with another schema if `for_append` is set; storage errors.
     pub async fn writer(
         &self,
         name: &TableName,
@@ -76,6 +76,9 @@ impl LakeStore {
         options: WriteOptions,
     ) -> Result<TableWriter> {
         self.inner.check_atomic_create().await?;
+        if !self.has_branch(name).await? {
+            return Err(self.no_table(name).await?);
+        }
         let existing = if for_append { self.try_latest(name).await? } else { None };
         let (schema, lance_schema) = match &existing {
             Some(table) => {
