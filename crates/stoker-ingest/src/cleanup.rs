@@ -24,6 +24,14 @@ pub async fn last_listed(lake: &LakeStore, name: &TableName) -> Result<Option<u6
     }
 }
 
+/// Removes the lists of files that ingests wrote for a branch which is gone, or for an earlier one of the same name.
+///
+/// # Errors
+/// Storage errors. The call may be repeated.
+pub async fn forget_ingests(lake: &LakeStore, branch: &TableName) -> Result<()> {
+    FileLists::new(lake.unlimited().objects(), branch).remove().await
+}
+
 /// Removes the journals of ingests that did nothing for `age` and whose units are too old to be used. A dry run only
 /// counts them. Returns the number of journals.
 ///

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stoker_lake::{Objects, Table};
-use stoker_types::{Digest, TableName};
+use stoker_types::{Digest, ErrorKind, MAIN_BRANCH, SnapshotRef, TableName};
 
 use crate::source_file::SourceFile;
 use crate::stamp::StampError;
@@ -23,6 +23,25 @@ use crate::{Error, Result};
 
 /// The most lists that are read at the same time.
 const LISTS_IN_FLIGHT: usize = 16;
+
+/// Returns the version at which a branch began; `None` for the main branch.
+///
+/// # Errors
+/// [`Error::NoFileList`] if that version was cleaned up; errors of the lake.
+async fn origin(table: &Table) -> Result<Option<Table>> {
+    let Some(branch) = table.name().branch() else { return Ok(None) };
+    let branches = table.branches().await?;
+    let Some(info) = branches.into_iter().find(|info| info.name == branch) else { return Ok(None) };
+    let parent = table.name().with_branch(info.parent_branch.as_deref().unwrap_or(MAIN_BRANCH));
+    let parent = parent.map_err(|source| Error::internal("finding the table of a branch", source))?;
+    match table.lake().table(&parent, &SnapshotRef::Version(info.parent_version)).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let version = "a version that was cleaned up".to_string();
+            Err(Error::NoFileList { table: table.name().to_string(), version })
+        }
+        opened => Ok(Some(opened?)),
+    }
+}
 
 /// The ingest to which a list belongs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,13 +105,36 @@ impl FileLists {
         self.put_json(&format!("{}/{}.json", self.folder, head.run), head).await
     }
 
+    /// Removes all lists.
+    pub async fn remove(&self) -> Result<()> {
+        // A head goes before its list.
+        let mut paths = self.objects.list(&self.folder).await?;
+        paths.sort_by_key(|path| path.ends_with(".files.json"));
+        for path in paths {
+            self.objects.delete(&path).await?;
+        }
+        Ok(())
+    }
+
     /// Reads the lists of all files that the table contains. They are read after the table, so that the lists of all
-    /// its commits exist.
+    /// its commits exist. A branch contains the files that its table had when it began.
     ///
     /// # Errors
     /// [`Error::NoFileList`] when an earlier ingest kept no list; [`Error::Journal`] for a damaged list; errors of the
     /// lake.
     pub async fn known(&self, table: &Table) -> Result<KnownFiles> {
+        let mut lists = self.known_since_branch(table).await?;
+        let mut before = origin(table).await?;
+        while let Some(origin_table) = before {
+            let inherited = Self::new(self.objects.clone(), origin_table.name());
+            lists.extend(inherited.known_since_branch(&origin_table).await?);
+            before = origin(&origin_table).await?;
+        }
+        Ok(KnownFiles { table: table.name().clone(), lists })
+    }
+
+    /// Reads the lists of files that were added since the branch of a table began.
+    async fn known_since_branch(&self, table: &Table) -> Result<Vec<KnownList>> {
         let (mut runs, mut included) = (HashSet::new(), Vec::new());
         let mut history = table.history();
         for mut head in self.heads().await? {
@@ -118,7 +160,7 @@ impl FileLists {
         });
         let lists: Vec<KnownList> = read.buffered(LISTS_IN_FLIGHT).try_collect().await?;
         self.check_complete(table, &lists, &runs).await?;
-        Ok(KnownFiles { table: table.name().clone(), lists })
+        Ok(lists)
     }
 
     /// Reads the heads of all lists.

@@ -38,7 +38,7 @@ mod source_file;
 mod stamp;
 mod walk;
 
-pub use cleanup::{clean_journals, last_listed};
+pub use cleanup::{clean_journals, forget_ingests, last_listed};
 pub use declared::{TensorColumn, VectorColumn};
 pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
