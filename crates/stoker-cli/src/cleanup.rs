@@ -19,7 +19,7 @@ use crate::output::output;
 /// Remove old versions of tables, and files that no version names any more.
 #[derive(Debug, Args)]
 pub struct CleanupArgs {
-    /// The tables; all by default
+    /// The tables, which are cleaned with their branches; all by default
     tables: Vec<String>,
     /// How long a version is kept after a newer one replaced it, such as 30d or 12h: at least one day, and at least 100
     /// times the deadline of a commit to the store. Tagged versions, and versions that streams hold, are kept in any
@@ -79,7 +79,7 @@ impl From<stoker_lake::Error> for Stopped {
 
 async fn clean(lake: &LakeStore, names: Vec<TableName>, keep: Duration, dry_run: bool) -> anyhow::Result<()> {
     let mut out = output();
-    let names = if names.is_empty() { lake.tables().await? } else { names };
+    let names = lake.with_branches(if names.is_empty() { lake.tables().await? } else { names }).await?;
     let mut removed: HashMap<TableName, BTreeSet<u64>> = HashMap::new();
     for (number, name) in names.iter().enumerate() {
         eprintln!("checking table {name} ({} of {})", number + 1, names.len());

@@ -9,7 +9,7 @@ use std::fmt;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::dialect::at_clause_follows;
+use crate::named_version::newest;
 use crate::show::word;
 use crate::{Error, LakeDialect, Result, SQL_BYTES_MAX, WriteStatement, parser};
 
@@ -32,7 +32,7 @@ const AFTER_WITH: [(&str, bool); 7] = [
 const VERB_BYTES_MAX: usize = 8;
 
 /// The statements that can be executed, as they begin.
-const STATEMENTS: [&str; 17] = [
+const STATEMENTS: [&str; 19] = [
     "INSERT INTO",
     "UPDATE",
     "DELETE FROM",
@@ -46,7 +46,9 @@ const STATEMENTS: [&str; 17] = [
     "CREATE INDEX",
     "DROP INDEX",
     "OPTIMIZE INDEX",
+    "CREATE BRANCH",
     "CREATE TAG",
+    "DROP BRANCH",
     "DROP TAG",
     "VACUUM",
     "WITH … INSERT | UPDATE | DELETE | MERGE",
@@ -61,7 +63,7 @@ pub enum Change {
     DropIndex(DropIndex),
     /// `OPTIMIZE INDEX`.
     OptimizeIndex(OptimizeIndex),
-    /// A statement that changes rows, columns, tables, views, tags or old versions.
+    /// A statement that changes rows, columns, tables, views, tags, branches or old versions.
     Write(WriteStatement),
 }
 
@@ -345,16 +347,7 @@ fn on_table(parser: &mut Parser) -> Result<QualifiedName, ParserError> {
     if !take_word(parser, "ON") {
         return parser.expected_ref("ON and the table of the index", parser.peek_token_ref());
     }
-    let mut parts = vec![identifier(parser, "the table")?];
-    while parser.consume_token(&Token::Period) {
-        parts.push(identifier(parser, "the table")?);
-    }
-    match at_clause_follows(parser) {
-        true => Err(ParserError::ParserError(
-            "versions do not change: a statement changes the newest version of a table; leave out AT (…)".into(),
-        )),
-        false => Ok(QualifiedName(parts)),
-    }
+    Ok(newest(parser, "the table")?.0)
 }
 
 /// Parses `(name = value, …)`.
@@ -606,7 +599,7 @@ mod tests {
             ("CREATE INDEX a ON t (b) WITH (x = 1, X = 2)", "option x is given twice"),
             ("CREATE INDEX a ON t (b) WITH (x = $1)", "a number, a text, TRUE or FALSE"),
             ("CREATE INDEX a ON t (b) WITH (x = -true)", "a number, a text, TRUE or FALSE"),
-            ("CREATE INDEX a ON t AT (VERSION => 3) (b)", "leave out AT"),
+            ("CREATE INDEX a ON t AT (VERSION => 3) (b)", "leave it out"),
             ("CREATE INDEX a (b)", "ON and the table"),
             ("CREATE INDEX 'a' ON t (b)", "the name of the index"),
             ("CREATE OR REPLACE INDEX IF NOT EXISTS a ON t (b)", "not both"),

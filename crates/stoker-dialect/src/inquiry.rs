@@ -6,7 +6,7 @@ use crate::change::VERBS;
 use crate::{LakeDialect, SQL_BYTES_MAX};
 
 /// What statements create, change or remove, apart from rows.
-const OBJECTS: [&str; 4] = ["INDEX", "TABLE", "TAG", "VIEW"];
+const OBJECTS: [&str; 5] = ["BRANCH", "INDEX", "TABLE", "TAG", "VIEW"];
 
 /// Words between a verb, its object and a name.
 const FILLERS: [&str; 5] = ["OR", "REPLACE", "IF", "NOT", "EXISTS"];
@@ -40,7 +40,7 @@ impl Inquiry {
         let object = after.map_while(|word| word).find(|word| !FILLERS.contains(&word.as_str()));
         let object = object.filter(|object| OBJECTS.contains(&object.as_str()));
         let table = match (object.as_deref(), verb.as_str()) {
-            (Some("INDEX" | "TAG"), _) => name_after(&tokens, "ON"),
+            (Some("BRANCH" | "INDEX" | "TAG"), _) => name_after(&tokens, "ON"),
             (Some(object), _) => name_after(&tokens, object),
             (None, "INSERT" | "MERGE") => name_after(&tokens, "INTO"),
             (None, "DELETE") => name_after(&tokens, "FROM"),
@@ -49,6 +49,7 @@ impl Inquiry {
         let question = match (object.as_deref(), verb.as_str(), table) {
             (Some("INDEX"), _, Some(table)) | (None, "OPTIMIZE", Some(table)) => format!("SHOW INDEXES FROM {table}"),
             (Some("TAG"), _, Some(table)) => format!("SHOW TAGS FROM {table}"),
+            (Some("BRANCH"), _, Some(table)) => format!("SHOW BRANCHES FROM {table}"),
             (Some("TABLE"), "ALTER" | "TRUNCATE", Some(table)) | (None, _, Some(table)) => {
                 format!("SHOW VERSIONS FROM {table}")
             }
@@ -92,6 +93,12 @@ fn name_after(tokens: &[Token], keyword: &str) -> Option<String> {
         let Some(Token::Word(part)) = tokens.next() else { break };
         name.push_str(&format!(".{part}"));
     }
+    let following: Vec<&Token> = tokens.take(5).collect();
+    if let [at, Token::LParen, what, Token::RArrow, Token::SingleQuotedString(branch)] = following.as_slice()
+        && (word(at).as_deref(), word(what).as_deref()) == (Some("AT"), Some("BRANCH"))
+    {
+        name.push_str(&format!(" AT (BRANCH => '{}')", branch.replace('\'', "''")));
+    }
     Some(name)
 }
 
@@ -111,6 +118,9 @@ mod tests {
             ("-- why\nDROP INDEX IF EXISTS \"on\" ON t", "DROP INDEX", "SHOW INDEXES FROM t"),
             ("OPTIMIZE INDEX ON t", "OPTIMIZE INDEX", "SHOW INDEXES FROM t"),
             ("CREATE TAG IF NOT EXISTS v1 ON t", "CREATE TAG", "SHOW TAGS FROM t"),
+            ("DROP BRANCH IF EXISTS dev ON t", "DROP BRANCH", "SHOW BRANCHES FROM t"),
+            ("UPDATE t AT (BRANCH => 'dev') SET a = 1", "UPDATE", "SHOW VERSIONS FROM t AT (BRANCH => 'dev')"),
+            ("UPDATE t AT (VERSION => 3) SET a = 1", "UPDATE", "SHOW VERSIONS FROM t"),
             ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE TABLE", "SHOW TABLES"),
             ("DROP VIEW IF EXISTS v", "DROP VIEW", "SHOW TABLES"),
             ("ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE", "SHOW VERSIONS FROM t"),

@@ -11,6 +11,7 @@ mod error;
 mod fuzz;
 mod inquiry;
 mod named;
+mod named_version;
 mod same_query;
 mod show;
 mod source_text;
@@ -31,8 +32,8 @@ pub use same_query::is_same_query;
 pub use statements::{Ending, Statements, statements};
 pub use views::{expand_view, relations};
 pub use writes::{
-    AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, Retained, TableContent,
-    TaggedVersion, Target, WriteAction, WriteStatement,
+    AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, NamedVersion, Retained,
+    TableContent, Target, WriteAction, WriteStatement,
 };
 
 /// The most bytes of a query, where the engine is not configured otherwise.

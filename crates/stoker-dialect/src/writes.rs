@@ -1,4 +1,4 @@
-//! Statements that change rows, columns, tables, views, tags and old versions.
+//! Statements that change rows, columns, tables, views, tags, branches and old versions.
 //!
 //! Names are parsed here. Queries and expressions stay texts, which the engine plans in queries of its own.
 
@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::QualifiedName;
 
-/// A statement that changes rows, columns, tables, views, tags or old versions. Its `Display` is the statement as it
+/// A statement that changes rows, columns, tables, views, tags, branches or old versions. Its `Display` is the statement as it
 /// was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteStatement {
@@ -123,7 +123,29 @@ pub enum WriteAction {
         /// Whether a name that no view has is no error.
         if_exists: bool,
     },
-    /// `CREATE TAG [IF NOT EXISTS] tag ON table [AT (VERSION => number | TAG => 'tag')]`.
+    /// `CREATE BRANCH [IF NOT EXISTS] branch ON table [AT (VERSION => number | TAG => 'tag' | BRANCH => 'branch')]`.
+    CreateBranch {
+        /// The branch.
+        branch: String,
+        /// Whether a branch of the same name stays, without an error.
+        if_not_exists: bool,
+        /// The table, or the branch of it at which the branch begins.
+        table: QualifiedName,
+        /// The version at which the branch begins.
+        at: NamedVersion,
+    },
+    /// `DROP BRANCH [IF EXISTS] branch ON table [CASCADE]`.
+    DropBranch {
+        /// The branch.
+        branch: String,
+        /// Whether a name that no branch has is no error.
+        if_exists: bool,
+        /// The table.
+        table: QualifiedName,
+        /// Whether the branch is dropped while streams hold versions of it.
+        cascades: bool,
+    },
+    /// `CREATE TAG [IF NOT EXISTS] tag ON table [AT (VERSION => number | TAG => 'tag' | BRANCH => 'branch')]`.
     CreateTag {
         /// The tag.
         tag: String,
@@ -132,7 +154,7 @@ pub enum WriteAction {
         /// The table.
         table: QualifiedName,
         /// The version that the tag names.
-        at: TaggedVersion,
+        at: NamedVersion,
     },
     /// `DROP TAG [IF EXISTS] tag ON table`.
     DropTag {
@@ -261,14 +283,14 @@ pub struct AddedColumn {
     pub value: Option<String>,
 }
 
-/// The version that a new tag names.
+/// The version that a new tag names, or at which a new branch begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaggedVersion {
+pub enum NamedVersion {
     /// The newest one.
     Newest,
     /// The one with this number.
     Number(u64),
-    /// The one that another tag names.
+    /// The one that a tag names.
     Tag(String),
 }
 
@@ -299,6 +321,8 @@ impl WriteStatement {
             }
             WriteAction::CreateView { .. } => "CREATE VIEW",
             WriteAction::DropView { .. } => "DROP VIEW",
+            WriteAction::CreateBranch { .. } => "CREATE BRANCH",
+            WriteAction::DropBranch { .. } => "DROP BRANCH",
             WriteAction::CreateTag { .. } => "CREATE TAG",
             WriteAction::DropTag { .. } => "DROP TAG",
             WriteAction::Vacuum { .. } => "VACUUM",

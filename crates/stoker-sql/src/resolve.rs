@@ -26,7 +26,7 @@ use crate::{Error, Result};
 
 mod at_clause;
 
-pub(crate) use at_clause::{At, Constant};
+pub(crate) use at_clause::{At, AtClause, Constant, branch_named};
 
 /// The table function of the rows that a statement changes, `__stoker_rows(t)`: the columns of `t` and [`ROW_ADDRESS`].
 /// Only queries of statements have it.
@@ -349,8 +349,7 @@ impl Rewriter<'_> {
                         None => Ok(()),
                     };
                 }
-                let at = At::parse(version, &mut self.params)?;
-                let request = TableRequest { name: table_name(&short)?, at };
+                let request = AtClause::parse(version, &mut self.params)?.of(table_name(&short)?)?;
                 let table = self.table(request);
                 self.replace(name, alias, short, RelationRequest::Rows(table))
             }
@@ -588,4 +587,10 @@ pub(crate) fn single_name(name: &ObjectName) -> Result<String> {
 
 pub(crate) fn table_name(name: &str) -> Result<TableName> {
     TableName::try_new(name).map_err(|source| Error::refused(format!("table {name:?}"), source.to_string()))
+}
+
+/// The name of a branch of a table.
+pub(crate) fn branch_of(table: &TableName, branch: &str) -> Result<TableName> {
+    let named = table.with_branch(branch);
+    named.map_err(|source| Error::refused(format!("branch {branch:?} of table {table}"), source.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Statements that change rows, columns, tables, views, tags and old versions.
+//! Statements that change rows, columns, tables, views, tags, branches and old versions.
 //!
 //! ```text
 //! UPDATE, DELETE, MERGE ──► a query of row addresses and new values, at the newest version ──► RowChange ──► a commit
@@ -12,6 +12,7 @@
 
 mod assignment;
 mod attempts;
+mod branches;
 mod columns;
 mod create_table;
 mod insert;
@@ -81,6 +82,12 @@ pub(crate) async fn execute(execution: Execution<'_>, statement: &WriteStatement
         WriteAction::DropView { view, if_exists } => views::drop(execution.lake(), view, *if_exists).await,
         WriteAction::CreateTag { tag, if_not_exists, table, at } => {
             tags::create(execution, tag, *if_not_exists, table, at).await
+        }
+        WriteAction::CreateBranch { branch, if_not_exists, table, at } => {
+            branches::create(execution, branch, *if_not_exists, table, at).await
+        }
+        WriteAction::DropBranch { branch, if_exists, table, cascades } => {
+            branches::drop(execution, branch, *if_exists, table, *cascades).await
         }
         WriteAction::DropTag { tag, if_exists, table } => tags::drop(execution, tag, *if_exists, table).await,
         WriteAction::Vacuum { table, retain, is_dry_run } => {

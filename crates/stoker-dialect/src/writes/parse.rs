@@ -1,4 +1,4 @@
-//! Parses statements that change rows, columns, tables, views, tags and old versions.
+//! Parses statements that change rows, columns, tables, views, tags, branches and old versions.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use sqlparser::tokenizer::Token;
 
 use super::{
     AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, Retained, TableContent,
-    TaggedVersion, Target, WriteAction, WriteStatement,
+    Target, WriteAction, WriteStatement,
 };
 use crate::change::{cannot_parse, expect_word, identifier, take_word};
-use crate::dialect::at_clause_follows;
+use crate::named_version::{named_version, newest};
 use crate::same_query::on_large_stack;
 use crate::show::word;
 use crate::source_text::SourceText;
@@ -32,9 +32,6 @@ const FOREIGN: [(&str, &str); 4] = [
     ("LIMIT", "name the rows in WHERE, for example with id IN (SELECT id FROM … LIMIT 10)"),
     ("ORDER", "name the rows in WHERE, for example with id IN (SELECT id FROM … ORDER BY … LIMIT 10)"),
 ];
-
-const BRANCHES: &str = "branches of a table are listed, but not read or changed; name a version with CREATE TAG, or \
-                        copy the table with CREATE TABLE … AS SELECT …";
 
 type Parsed<T> = std::result::Result<T, ParserError>;
 
@@ -110,12 +107,13 @@ impl Reader<'_> {
             ["CREATE", "TABLE", ..] | ["CREATE", "OR", "REPLACE", "TABLE"] => self.create_table()?,
             ["CREATE", "VIEW", ..] | ["CREATE", "OR", "REPLACE", "VIEW"] => self.create_view()?,
             ["CREATE", "TAG", ..] => self.create_tag()?,
+            ["CREATE", "BRANCH", ..] => self.create_branch()?,
             ["DROP", "TABLE", ..] => self.drop_table()?,
             ["DROP", "VIEW", ..] => self.drop_view()?,
             ["DROP", "TAG", ..] => self.drop_tag()?,
+            ["DROP", "BRANCH", ..] => self.drop_branch()?,
             ["ALTER", "TABLE", ..] => self.alter_table()?,
             ["VACUUM", ..] => self.vacuum()?,
-            ["CREATE" | "DROP", "BRANCH", ..] => return refused(BRANCHES),
             ["CREATE", "TEMPORARY" | "TEMP" | "EXTERNAL" | "UNLOGGED" | "MATERIALIZED", ..] => {
                 return refused(format!("CREATE {}: all tables and views are of the lake, and stay", words[1]));
             }
@@ -201,17 +199,7 @@ impl Reader<'_> {
 
     /// Parses the name of an object whose newest version the statement changes.
     fn object(&mut self, what: &str) -> Parsed<QualifiedName> {
-        let mut parts = vec![self.name(what)?];
-        while self.parser.consume_token(&Token::Period) {
-            parts.push(self.name(what)?);
-        }
-        let name = QualifiedName(parts);
-        match at_clause_follows(&self.parser) {
-            true => refused(format!(
-                "AT (…) after {name}: versions and tags do not change, and writes go to the newest version; leave it out"
-            )),
-            false => Ok(name),
-        }
+        Ok(newest(&mut self.parser, what)?.0)
     }
 
     fn table(&mut self) -> Parsed<QualifiedName> {
@@ -220,7 +208,7 @@ impl Reader<'_> {
 
     /// Parses a table and the name by which the statement calls it, which is none of the words that may follow.
     fn target(&mut self, with: Option<String>, following: &[&str]) -> Parsed<Target> {
-        let name = self.table()?;
+        let (name, plain) = newest(&mut self.parser, "the name of a table")?;
         let is_alias = match &self.parser.peek_token_ref().token {
             Token::Word(word) if word.quote_style.is_none() => {
                 let word = word.value.to_uppercase();
@@ -230,7 +218,7 @@ impl Reader<'_> {
             _ => false,
         };
         take_word(&mut self.parser, "AS");
-        let alias = if is_alias { Some(self.name("another name of the table")?) } else { None };
+        let alias = if is_alias { Some(self.name("another name of the table")?) } else { plain };
         Ok(Target { name, alias, with })
     }
 
@@ -507,11 +495,17 @@ impl Reader<'_> {
     fn drop_table(&mut self) -> Parsed<WriteAction> {
         let if_exists = self.dropping("TABLE")?;
         let table = self.table()?;
+        let cascades = self.cascades();
+        Ok(WriteAction::DropTable { table, if_exists, cascades })
+    }
+
+    /// Parses `CASCADE` or `RESTRICT`, which may be left out.
+    fn cascades(&mut self) -> bool {
         let cascades = self.take(&["CASCADE"]);
         if !cascades {
             self.take(&["RESTRICT"]);
         }
-        Ok(WriteAction::DropTable { table, if_exists, cascades })
+        cascades
     }
 
     fn alter_table(&mut self) -> Parsed<WriteAction> {
@@ -593,45 +587,42 @@ impl Reader<'_> {
 
     fn create_tag(&mut self) -> Parsed<WriteAction> {
         let if_not_exists = self.creating("TAG")? == Existing::Kept;
-        let tag = self.tag()?;
+        let tag = self.name_or_text("the name of a tag")?;
         self.expect(&["ON"])?;
-        let mut parts = vec![self.name("the name of a table")?];
-        while self.parser.consume_token(&Token::Period) {
-            parts.push(self.name("the name of a table")?);
-        }
-        let at = if at_clause_follows(&self.parser) { self.tagged_version()? } else { TaggedVersion::Newest };
-        Ok(WriteAction::CreateTag { tag, if_not_exists, table: QualifiedName(parts), at })
+        let (table, at) = named_version(&mut self.parser, "the name of a table")?;
+        Ok(WriteAction::CreateTag { tag, if_not_exists, table, at })
+    }
+
+    fn create_branch(&mut self) -> Parsed<WriteAction> {
+        let if_not_exists = self.creating("BRANCH")? == Existing::Kept;
+        let branch = self.name_or_text("the name of a branch")?;
+        self.expect(&["ON"])?;
+        let (table, at) = named_version(&mut self.parser, "the name of a table")?;
+        Ok(WriteAction::CreateBranch { branch, if_not_exists, table, at })
+    }
+
+    fn drop_branch(&mut self) -> Parsed<WriteAction> {
+        let if_exists = self.dropping("BRANCH")?;
+        let branch = self.name_or_text("the name of a branch")?;
+        self.expect(&["ON"])?;
+        let table = self.table()?;
+        let cascades = self.cascades();
+        Ok(WriteAction::DropBranch { branch, if_exists, table, cascades })
     }
 
     fn drop_tag(&mut self) -> Parsed<WriteAction> {
         let if_exists = self.dropping("TAG")?;
-        let tag = self.tag()?;
+        let tag = self.name_or_text("the name of a tag")?;
         self.expect(&["ON"])?;
         Ok(WriteAction::DropTag { tag, if_exists, table: self.table()? })
     }
 
-    /// Parses the name of a tag, which may be a text.
-    fn tag(&mut self) -> Parsed<String> {
+    /// Parses the name of a tag or of a branch, which may be a text.
+    fn name_or_text(&mut self, what: &str) -> Parsed<String> {
         match &self.parser.peek_token_ref().token {
             Token::SingleQuotedString(_) => self.parser.parse_literal_string(),
-            _ => self.name("the name of a tag"),
+            _ => self.name(what),
         }
-    }
-
-    /// Parses `AT (VERSION => number)` or `AT (TAG => 'tag')`.
-    fn tagged_version(&mut self) -> Parsed<TaggedVersion> {
-        self.expect(&["AT"])?;
-        self.parser.expect_token(&Token::LParen)?;
-        let what = word(&self.parser, 0).unwrap_or_default();
-        self.parser.advance_token();
-        self.parser.expect_token(&Token::RArrow)?;
-        let version = match what.as_str() {
-            "VERSION" => TaggedVersion::Number(self.parser.parse_literal_uint()?),
-            "TAG" => TaggedVersion::Tag(self.parser.parse_literal_string()?),
-            _ => return refused("a tag names a version: write AT (VERSION => 3) or AT (TAG => 'v1')"),
-        };
-        self.parser.expect_token(&Token::RParen)?;
-        Ok(version)
     }
 
     fn vacuum(&mut self) -> Parsed<WriteAction> {

@@ -153,12 +153,26 @@ fn views_tags_and_old_versions_have_statements() {
     let view = WriteAction::CreateView { view: named("v"), existing: Existing::Replaced, query: "SELECT 1".into() };
     assert_eq!(write("CREATE OR REPLACE VIEW v AS SELECT 1 -- one"), view);
     assert_eq!(write("DROP VIEW v"), WriteAction::DropView { view: named("v"), if_exists: false });
-    let tag = |at| WriteAction::CreateTag { tag: "v1".into(), if_not_exists: false, table: named("t"), at };
-    assert_eq!(write("CREATE TAG v1 ON t"), tag(TaggedVersion::Newest));
-    assert_eq!(write("CREATE TAG 'v1' ON t AT (VERSION => 3)"), tag(TaggedVersion::Number(3)));
-    assert_eq!(write("CREATE TAG v1 ON t AT (TAG => 'v0')"), tag(TaggedVersion::Tag("v0".into())));
+    let tag = |table, at| WriteAction::CreateTag { tag: "v1".into(), if_not_exists: false, table: named(table), at };
+    assert_eq!(write("CREATE TAG v1 ON t"), tag("t", NamedVersion::Newest));
+    assert_eq!(write("CREATE TAG 'v1' ON t AT (VERSION => 3)"), tag("t", NamedVersion::Number(3)));
+    assert_eq!(write("CREATE TAG v1 ON t AT (TAG => 'v0')"), tag("t", NamedVersion::Tag("v0".into())));
+    assert_eq!(write("CREATE TAG v1 ON t AT (BRANCH => 'dev')"), tag("t@dev", NamedVersion::Newest));
+    assert_eq!(write("CREATE TAG v1 ON t AT (BRANCH => 'dev', VERSION => 3)"), tag("t@dev", NamedVersion::Number(3)));
     let dropped = WriteAction::DropTag { tag: "V1".into(), if_exists: true, table: named("t") };
     assert_eq!(write("DROP TAG IF EXISTS \"V1\" ON t"), dropped);
+    let branch =
+        |table, at| WriteAction::CreateBranch { branch: "dev".into(), if_not_exists: true, table: named(table), at };
+    assert_eq!(write("CREATE BRANCH IF NOT EXISTS dev ON t"), branch("t", NamedVersion::Newest));
+    let at_version = branch("t@a", NamedVersion::Number(3));
+    assert_eq!(write("CREATE BRANCH IF NOT EXISTS 'dev' ON t AT (VERSION => 3, BRANCH => 'a')"), at_version);
+    assert_eq!(write("CREATE BRANCH IF NOT EXISTS dev ON \"t@a\" AT (BRANCH => 'main', VERSION => 3)"), {
+        branch("t", NamedVersion::Number(3))
+    });
+    let dropped =
+        |if_exists, cascades| WriteAction::DropBranch { branch: "dev".into(), if_exists, table: named("t"), cascades };
+    assert_eq!(write("DROP BRANCH dev ON t"), dropped(false, false));
+    assert_eq!(write("DROP BRANCH IF EXISTS dev ON t CASCADE"), dropped(true, true));
     let vacuum =
         |table: Option<&str>, retain, is_dry_run| WriteAction::Vacuum { table: table.map(named), retain, is_dry_run };
     assert_eq!(write("VACUUM"), vacuum(None, Retained::Default, false));
@@ -203,8 +217,10 @@ fn what_is_not_supported_says_what_to_write() {
         ("ALTER TABLE t RENAME TO s", "keeps its name"),
         ("CREATE VIEW v (a) AS SELECT 1", "those of its query"),
         ("CREATE VIEW v AS SELECT * FROM t WHERE a = $1", "no parameters"),
-        ("CREATE BRANCH b ON t", "branches of a table"),
-        ("CREATE TAG a ON t AT (TIMESTAMP => '2026-01-01')", "a tag names a version"),
+        ("INSERT INTO t AT (BRANCH => 'dev', VERSION => 3) VALUES (1)", "writes go to the newest version"),
+        ("CREATE BRANCH b", "ON"),
+        ("CREATE BRANCH b ON t AT (BRANCH => 'a', BRANCH => 'c')", "a number, a tag or a branch"),
+        ("CREATE TAG a ON t AT (TIMESTAMP => '2026-01-01')", "a number, a tag or a branch"),
         ("WITH RECURSIVE q AS (SELECT 1) DELETE FROM t", "RECURSIVE"),
     ] {
         let error = Change::parse(sql).expect_err(sql).to_string();

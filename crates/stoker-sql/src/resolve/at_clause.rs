@@ -9,6 +9,7 @@ use stoker_lake::LakeStore;
 use stoker_types::{SnapshotRef, TableName};
 
 use crate::params::{Params, constant};
+use crate::resolve::{TableRequest, branch_of};
 use crate::{Error, Result};
 
 /// The version of a table that a query requests.
@@ -31,7 +32,15 @@ pub(crate) enum Constant {
     Unbound,
 }
 
-const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1') or AT (TIMESTAMP => '2026-01-31T12:00:00Z')";
+const FORMS: &str = "write AT (VERSION => 3), AT (TAG => 'v1'), AT (TIMESTAMP => '2026-01-31T12:00:00Z') or \
+                     AT (BRANCH => 'dev'), which may have a version after it";
+
+/// An `AT` clause: a version, and the branch that it is of.
+#[derive(Debug)]
+pub(crate) struct AtClause {
+    at: At,
+    branch: Option<String>,
+}
 
 impl At {
     /// Whether this may name another version later, although the table has no new one: a tag moves, and the newest version
@@ -40,33 +49,6 @@ impl At {
         match self {
             Self::Ref(SnapshotRef::Latest | SnapshotRef::Version(_)) => false,
             Self::Ref(SnapshotRef::Tag(_)) | Self::Timestamp(_) => true,
-        }
-    }
-
-    /// Reads a version clause as sqlparser returns it. Without a clause, the version is the newest one.
-    pub(crate) fn parse(version: Option<TableVersion>, params: &mut Params) -> Result<Self> {
-        match version {
-            None => Ok(At::Ref(SnapshotRef::Latest)),
-            Some(TableVersion::Function(clause)) => Self::parse_clause(&clause, params),
-            Some(TableVersion::VersionAsOf(value)) => Self::named("version", &value, params),
-            Some(TableVersion::TimestampAsOf(value)) => Self::named("timestamp", &value, params),
-            Some(other) => Err(Error::refused(other.to_string(), FORMS)),
-        }
-    }
-
-    /// Reads the function call `AT (name => value)`.
-    pub(crate) fn parse_clause(clause: &Expr, params: &mut Params) -> Result<Self> {
-        let refuse = || Error::refused(clause.to_string(), FORMS);
-        let Expr::Function(function) = clause else { return Err(refuse()) };
-        let FunctionArguments::List(list) = &function.args else { return Err(refuse()) };
-        if !function.name.to_string().eq_ignore_ascii_case("at") {
-            return Err(refuse());
-        }
-        match list.args.as_slice() {
-            [FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. }] => {
-                Self::named(&name.value.to_ascii_lowercase(), value, params)
-            }
-            _ => Err(refuse()),
         }
     }
 
@@ -106,6 +88,61 @@ impl At {
                 reason: format!("its oldest version was committed at {oldest} ms"),
             }
         })
+    }
+}
+
+impl AtClause {
+    /// Reads a version clause as sqlparser returns it. Without a clause, the version is the newest one.
+    pub(crate) fn parse(version: Option<TableVersion>, params: &mut Params) -> Result<Self> {
+        let of_table = |at| Self { at, branch: None };
+        match version {
+            None => Ok(of_table(At::Ref(SnapshotRef::Latest))),
+            Some(TableVersion::Function(clause)) => Self::parse_call(&clause, params),
+            Some(TableVersion::VersionAsOf(value)) => At::named("version", &value, params).map(of_table),
+            Some(TableVersion::TimestampAsOf(value)) => At::named("timestamp", &value, params).map(of_table),
+            Some(other) => Err(Error::refused(other.to_string(), FORMS)),
+        }
+    }
+
+    /// Reads the function call `AT (name => value)`.
+    pub(crate) fn parse_call(clause: &Expr, params: &mut Params) -> Result<Self> {
+        let refuse = || Error::refused(clause.to_string(), FORMS);
+        let Expr::Function(function) = clause else { return Err(refuse()) };
+        let FunctionArguments::List(list) = &function.args else { return Err(refuse()) };
+        if !function.name.to_string().eq_ignore_ascii_case("at") {
+            return Err(refuse());
+        }
+        let (mut at, mut branch) = (None, None);
+        for arg in &list.args {
+            let FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } = arg else { return Err(refuse()) };
+            match name.value.to_ascii_lowercase().as_str() {
+                "branch" if branch.is_none() => branch = Some(branch_named(value, params)?),
+                name if at.is_none() => at = Some(At::named(name, value, params)?),
+                _ => return Err(refuse()),
+            }
+        }
+        match (at, branch) {
+            (None, None) => Err(refuse()),
+            (at, branch) => Ok(Self { at: at.unwrap_or(At::Ref(SnapshotRef::Latest)), branch: branch.flatten() }),
+        }
+    }
+
+    /// Returns the request of this version of a table.
+    pub(crate) fn of(self, table: TableName) -> Result<TableRequest> {
+        let name = match self.branch {
+            Some(branch) => branch_of(&table, &branch)?,
+            None => table,
+        };
+        Ok(TableRequest { name, at: self.at })
+    }
+}
+
+/// Reads the name of a branch; `None` for a parameter without a value.
+pub(crate) fn branch_named(value: &Expr, params: &mut Params) -> Result<Option<String>> {
+    match Constant::parse(value, params)? {
+        Constant::Text(branch) => Ok(Some(branch)),
+        Constant::Unbound => Ok(None),
+        _ => Err(Error::refused(format!("branch => {value}"), FORMS)),
     }
 }
 

@@ -16,7 +16,9 @@ use super::options::SearchOptions;
 use super::vector_type::VectorType;
 use super::{HybridSearch, QuerySource, Search, SearchFunction, SearchKind, VectorSearch, WordSearch, is_computed};
 use crate::params::{Params, numbers};
-use crate::resolve::{At, Constant, TableRequest, normalize, single_name, table_name};
+use crate::resolve::{
+    At, AtClause, Constant, TableRequest, branch_named, branch_of, normalize, single_name, table_name,
+};
 use crate::{Error, Result};
 
 /// The arguments as written, before they are checked against the table.
@@ -119,6 +121,13 @@ impl SearchCall {
                     return Err(Error::refused(format!("{name} option {option}"), "the version is given twice"));
                 }
                 request.at = At::named(option, value, params)?;
+            } else if option == "branch" {
+                if request.name.branch().is_some() {
+                    return Err(Error::refused(format!("{name} option {option}"), "the branch is given twice"));
+                }
+                if let Some(branch) = branch_named(value, params)? {
+                    request.name = branch_of(&request.name, &branch)?;
+                }
             } else {
                 options.set(function, option, value, params)?;
             }
@@ -250,7 +259,7 @@ pub(crate) fn table_argument(expr: &Expr, params: &mut Params) -> Result<TableRe
             if table.at != At::Ref(SnapshotRef::Latest) {
                 return Err(Error::refused(expr.to_string(), "the version is given twice"));
             }
-            Ok(TableRequest { name: table.name, at: At::parse_clause(right, params)? })
+            AtClause::parse_call(right, params)?.of(table.name)
         }
         Expr::CompoundIdentifier(parts) => {
             let name = single_name(&ObjectName::from(parts.clone()))?;

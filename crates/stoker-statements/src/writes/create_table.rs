@@ -32,6 +32,8 @@ pub(super) async fn create_table(
     let mut attempts = execution.attempts();
     loop {
         let replaced = match lake.has_table(&name).await? {
+            // A branch is made by another statement. The error names those that exist.
+            false if name.branch().is_some() => Some(lake.table(&name, &SnapshotRef::Latest).await?),
             true => Some(lake.table(&name, &SnapshotRef::Latest).await?),
             false => None,
         };

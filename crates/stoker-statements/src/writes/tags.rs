@@ -1,6 +1,6 @@
 //! `CREATE TAG` and `DROP TAG`.
 
-use stoker_dialect::{QualifiedName, TaggedVersion};
+use stoker_dialect::{NamedVersion, QualifiedName};
 use stoker_types::{SnapshotRef, StatementOutcome, TableName, TagName};
 
 use super::{Execution, outcome};
@@ -15,23 +15,18 @@ pub(super) async fn create(
     tag: &str,
     if_not_exists: bool,
     table: &QualifiedName,
-    at: &TaggedVersion,
+    at: &NamedVersion,
 ) -> Result<StatementOutcome> {
     let (name, tag) = (table_name(table)?, tag_name(execution.kind, tag)?);
     let newest = execution.table(&name).await?;
     if if_not_exists && let Some(version) = newest.tags().await?.get(tag.as_str()) {
         return Ok(named(&name, *version, format!("tag {tag} exists already")));
     }
-    let at = match at {
-        TaggedVersion::Newest => SnapshotRef::Version(newest.version()),
-        TaggedVersion::Number(version) => SnapshotRef::Version(*version),
-        TaggedVersion::Tag(tag) => SnapshotRef::Tag(tag.clone()),
-    };
-    let tagged = execution.lake().table(&name, &at).await?;
+    let tagged = execution.lake().table(&name, &named_version(newest.version(), at)).await?;
     match tagged.create_tag(&tag).await {
         Ok(()) => Ok(named(&name, tagged.version(), format!("tag {tag} names version {}", tagged.version()))),
         // Another statement created the tag meanwhile.
-        Err(stoker_lake::Error::TagExists { version, .. }) if if_not_exists => {
+        Err(stoker_lake::Error::TagExists { version, table, .. }) if if_not_exists && table == name.as_str() => {
             Ok(named(&name, version, format!("tag {tag} exists already")))
         }
         Err(error) => Err(error.into()),
@@ -57,11 +52,20 @@ pub(super) async fn drop(
         None => {
             let names: Vec<&str> = tags.keys().map(String::as_str).collect();
             let reason = match names.is_empty() {
-                true => "the table has no tags".to_string(),
+                true => format!("no tag names a version of {name}"),
                 false => format!("the tags are: {}", names.join(", ")),
             };
             Err(Error::NotFound { what: format!("tag {tag} of table {name}"), reason })
         }
+    }
+}
+
+/// Returns the version that a statement names.
+pub(super) fn named_version(newest: u64, at: &NamedVersion) -> SnapshotRef {
+    match at {
+        NamedVersion::Newest => SnapshotRef::Version(newest),
+        NamedVersion::Number(version) => SnapshotRef::Version(*version),
+        NamedVersion::Tag(tag) => SnapshotRef::Tag(tag.clone()),
     }
 }
 

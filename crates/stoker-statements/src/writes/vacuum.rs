@@ -25,7 +25,7 @@ struct Removed {
     by_table: HashMap<TableName, BTreeSet<u64>>,
 }
 
-/// Executes `VACUUM`. Only one cleanup of a lake runs at a time. Versions with tags, those that streams hold, and those
+/// Executes `VACUUM`, of a table with its branches. Only one cleanup of a lake runs at a time. Versions with tags, those that streams hold, and those
 /// that were replaced less than a day ago always stay.
 pub(super) async fn vacuum(
     execution: Execution<'_>,
@@ -43,6 +43,7 @@ pub(super) async fn vacuum(
         Some(name) => vec![name.clone()],
         None => lake.tables().await?,
     };
+    let names = lake.with_branches(names).await?;
     let work = clean(execution, &names, retain, kept_for, is_dry_run);
     let removed = match is_dry_run {
         true => work.await?,

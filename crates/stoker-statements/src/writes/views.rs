@@ -16,6 +16,10 @@ pub(super) async fn create(
     query: &str,
 ) -> Result<StatementOutcome> {
     let (lake, name) = (execution.lake(), table_name(view)?);
+    if name.branch().is_some() {
+        let reason = "only tables have branches; choose a name without '@'";
+        return Err(Error::refused(format!("{} {name}", execution.kind), reason));
+    }
     if lake.has_table(&name).await? {
         let reason = "there is a table of this name, which would hide the view; choose another name";
         return Err(Error::refused(format!("{} {name}", execution.kind), reason));
