@@ -197,7 +197,7 @@ class Lake:
         Args:
             sql: The statement: ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``TRUNCATE``; ``CREATE TABLE``,
                 ``ALTER TABLE``, ``DROP TABLE``; ``CREATE VIEW``, ``DROP VIEW``; ``CREATE INDEX``, ``DROP INDEX``,
-                ``OPTIMIZE INDEX``; ``CREATE TAG``, ``DROP TAG``; ``VACUUM``.
+                ``OPTIMIZE INDEX``; ``CREATE TAG``, ``DROP TAG``; ``CREATE BRANCH``, ``DROP BRANCH``; ``VACUUM``.
             params: The values of ``$1``, ``$2``, …, as for :meth:`sql`. ``rows($1)`` reads a pyarrow array of structs
                 as a table.
             progress: Is called with a :class:`StatementProgress`, a few times in a second while the statement runs. If
@@ -205,8 +205,8 @@ class Lake:
 
         Raises:
             InvalidRequestError: A query, malformed SQL, an unknown column or option, or a column of another type.
-            NotFoundError: A table, view, index or tag does not exist.
-            AlreadyExistsError: A table, view, index or tag of the name exists.
+            NotFoundError: A table, view, index, tag or branch does not exist.
+            AlreadyExistsError: A table, view, index, tag or branch of the name exists.
             PermissionDeniedError: The server or the role of the token does not allow it.
             UnavailableError: Other commits came in between too often, or the answer was lost.
 

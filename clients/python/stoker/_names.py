@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["quoted", "quoted_column", "quoted_index", "quoted_table"]
+__all__ = ["quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table"]
 
 
 def quoted_table(option: str, name: object) -> str:
@@ -14,6 +14,15 @@ def quoted_table(option: str, name: object) -> str:
         InvalidRequestError: The value of the option is no text.
     """
     return _checked(option, name, "a table or view")
+
+
+def quoted_branch(option: str, name: object) -> str:
+    """Returns the name of a branch as SQL writes it.
+
+    Raises:
+        InvalidRequestError: The value of the option is no text.
+    """
+    return _checked(option, name, "a branch")
 
 
 def quoted_column(option: str, name: object) -> str:

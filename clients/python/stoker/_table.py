@@ -22,7 +22,7 @@ from stoker._changes import (
 from stoker._column_shapes import column_shapes
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError
-from stoker._names import quoted, quoted_column, quoted_index
+from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
 from stoker._numbers import whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, VersionInfo, known_fields
 from stoker._statement import Outcome, ProgressCallback, given_params
@@ -96,6 +96,47 @@ class Table:
             InvalidRequestError: The name is malformed.
         """
         self._lake._native.tag(self.name, self.version, name)
+
+    def create_branch(self, name: str) -> Table:
+        """Makes a branch that begins at this version, and returns it.
+
+        A branch is a table with a line of versions of its own. It begins with the rows of this version, whose files it
+        shares, and has the name of the table, ``@`` and its own name. Changes of a branch are not seen on other branches,
+        and cleanups keep the files that a branch needs. ``SHOW BRANCHES FROM`` a table lists them.
+
+        Args:
+            name: The name of the branch, by the rules of names of tables; not ``main``, which is the table itself.
+
+        Raises:
+            AlreadyExistsError: The branch exists.
+            InvalidRequestError: The name is malformed.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> trial = lake.table("digits").create_branch("trial")
+            >>> _ = trial.delete("label > 4")
+            >>> lake.table("digits@trial").num_rows, lake.table("digits").num_rows
+            (10, 20)
+        """
+        branch = quoted_branch("name", name)
+        created = self._lake.execute(f"CREATE BRANCH {branch} ON {quoted(self.name)} AT (VERSION => {self.version})")
+        return self._lake.table(created.table or f"{self.name}@{name}")
+
+    def drop_branch(self, name: str, *, cascade: bool = False) -> Outcome:
+        """Removes a branch of this table with all of its versions.
+
+        Args:
+            name: The name of the branch.
+            cascade: Whether the branch is also removed while streams hold versions of it. These streams cannot be resumed:
+                give a branch that is made later another name.
+
+        Raises:
+            NotFoundError: The branch does not exist; the message lists those that do.
+            InvalidRequestError: Tags name versions of the branch, other branches began at it, or streams hold versions.
+            StokerError: As for :meth:`Lake.execute`.
+        """
+        sql = f"DROP BRANCH {quoted_branch('name', name)} ON {quoted(self.name)}"
+        return self._lake.execute(sql + (" CASCADE" if cascade else ""))
 
     def describe(self) -> list[ColumnLayout]:
         """Describes how each column is stored."""

@@ -64,8 +64,10 @@ for number in range(24):
     query = lake.sql("SELECT id, x FROM t WHERE id < 100")
     if number % 2:
         query.to_arrow()
+    for batch in query.stream(batch_size=50):
+        pass
     lake.execute("DELETE FROM t WHERE id = 50")
-    del lake, query
+    del lake, query, batch
     print(num_open(), flush=True)
 
 # A plan of a query that did not run is kept for a moment.

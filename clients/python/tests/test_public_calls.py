@@ -177,6 +177,8 @@ CALLS: dict[str, tuple[Call, str]] = {
     "Table.append(data)": (lambda lake, value: lake.table("samples").append(value), LOCAL),
     "Table.append(column)": (lambda lake, value: lake.table("photos").append({"photo": value}), LOCAL),
     "Table.tag(name)": (lambda lake, value: lake.table("samples").tag(value), BOTH),
+    "Table.create_branch(name)": (lambda lake, value: lake.table("samples").create_branch(value), BOTH),
+    "Table.drop_branch(name)": (lambda lake, value: lake.table("samples").drop_branch(value), BOTH),
     "Lake.drop_table(name)": (lambda lake, value: lake.drop_table(value), BOTH),
     "Lake.create_view(name)": (lambda lake, value: lake.create_view(value, SAMPLES, replace=True), BOTH),
     "Lake.create_view(query)": (lambda lake, value: lake.create_view("seen", value, replace=True), BOTH),
