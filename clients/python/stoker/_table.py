@@ -101,8 +101,8 @@ class Table:
         """Makes a branch that begins at this version, and returns it.
 
         A branch is a table with a line of versions of its own. It begins with the rows of this version, whose files it
-        shares, and has the name of the table, ``@`` and its own name. Changes of a branch are not seen on other branches,
-        and cleanups keep the files that a branch needs. ``SHOW BRANCHES FROM`` a table lists them.
+        shares, and has the name of the table, ``@`` and its own name. Changes of a branch are not seen on others, and
+        cleanups keep the files that a branch needs. ``SHOW BRANCHES FROM`` a table lists them.
 
         Args:
             name: The name of the branch, by the rules of names of tables; not ``main``, which is the table itself.
@@ -127,8 +127,8 @@ class Table:
 
         Args:
             name: The name of the branch.
-            cascade: Whether the branch is also removed while streams hold versions of it. These streams cannot be resumed:
-                give a branch that is made later another name.
+            cascade: Whether the branch is also removed while streams hold versions of it. These streams cannot be
+                resumed: give a branch that is made later another name.
 
         Raises:
             NotFoundError: The branch does not exist; the message lists those that do.

@@ -65,14 +65,14 @@ def test_a_branch_is_a_table_of_its_own(place: tuple[stoker.Lake, str]) -> None:
     lake.table("samples").delete("id < 5")
     assert ids(lake, "samples AT (BRANCH => 'trial')") == list(range(90))
     assert ids(lake, "samples") == list(range(5, NUM_ROWS))
-    assert ids(lake, "\"samples@trial\" WHERE label >= 100") == list(range(10))
+    assert ids(lake, '"samples@trial" WHERE label >= 100') == list(range(10))
     assert "half" not in lake.table("samples").schema.names
-    assert ids(lake, "\"samples@trial\" WHERE id = 7") == [7]
+    assert ids(lake, '"samples@trial" WHERE id = 7') == [7]
 
     # A stream reads the branch from the files of the table and its own.
     in_order = streamed(lake, "samples AT (BRANCH => 'trial')", shuffle=False)
     assert in_order == list(range(90))
-    assert sorted(streamed(lake, "\"samples@trial\"", seed=3)) == list(range(90))
+    assert sorted(streamed(lake, '"samples@trial"', seed=3)) == list(range(90))
 
     # pylance reads the same branch.
     dataset = lance.dataset(f"{path}/samples.lance")
@@ -99,7 +99,7 @@ def test_a_branch_of_pylance_is_read_and_changed(place: tuple[stoker.Lake, str])
     assert ids(lake, "samples AT (BRANCH => 'theirs')") == even
     assert streamed(lake, "samples AT (BRANCH => 'theirs')", shuffle=False) == even
     stoker.connect(path).table("samples@theirs").append(make_columns(3, start=200))
-    assert ids(lake, "\"samples@theirs\"") == [*even, 200, 201, 202]
+    assert ids(lake, '"samples@theirs"') == [*even, 200, 201, 202]
     assert ids(lake, "samples") == list(range(NUM_ROWS))
     stoker.connect(path).create_table("samples", make_columns(5), mode="overwrite")
     let_pass(Path(path), 40)
@@ -183,9 +183,9 @@ def test_a_cleanup_keeps_what_branches_need(tmp_path: Path) -> None:
     assert len(files(root)) < len(before), "version 2 of the table is gone"
     lake = stoker.connect(str(root))
     assert ids(lake, "samples") == list(range(200, 230))
-    assert ids(lake, "\"samples@first\"") == list(range(300, 308))
-    assert ids(lake, "\"samples@second\"") == list(range(64)), "its files are those of the table and of a branch"
-    assert streamed(lake, "\"samples@second\"", shuffle=False) == list(range(64))
+    assert ids(lake, '"samples@first"') == list(range(300, 308))
+    assert ids(lake, '"samples@second"') == list(range(64)), "its files are those of the table and of a branch"
+    assert streamed(lake, '"samples@second"', shuffle=False) == list(range(64))
     for branch in ("second", "first"):
         lake.table("samples").drop_branch(branch, cascade=True)
     assert not [name for name in files(root) if "/tree/" in name]

@@ -324,6 +324,7 @@ async fn tags_name_versions_and_old_ones_are_cleaned() {
     lake.done("DROP TAG first ON t").await;
     lake.refuses("DROP TAG first ON t", ErrorKind::NotFound, &["tag first", "v-2"]).await;
     lake.done("DROP TAG IF EXISTS first ON t").await;
+    lake.refuses("CREATE BRANCH b ON t", invalid, &["use a lake in a folder"]).await;
     // Versions that were replaced less than a day ago stay.
     let vacuumed = lake.done("VACUUM t RETAIN 1 VERSIONS DRY RUN").await;
     assert!(vacuumed.message.starts_with("would remove 0 versions"), "{}", vacuumed.message);

@@ -7,7 +7,10 @@ use stoker_types::{ErrorKind, StatementOutcome, TableName};
 
 use super::tags::named_version;
 use super::{Execution, outcome};
-use crate::{Result, table_name};
+use crate::{Error, Result, table_name};
+
+/// How the URIs of lakes in memory begin.
+const IN_MEMORY: &str = "memory://";
 
 /// Executes `CREATE BRANCH`.
 pub(super) async fn create(
@@ -18,6 +21,10 @@ pub(super) async fn create(
     at: &NamedVersion,
 ) -> Result<StatementOutcome> {
     let name = table_name(table)?;
+    if execution.lake().uri().starts_with(IN_MEMORY) {
+        let reason = "a branch names the files of its table, and files in memory have no names; use a lake in a folder";
+        return Err(Error::refused(format!("{} {branch}", execution.kind), reason));
+    }
     let newest = execution.table(&name).await?;
     let from = execution.lake().table(&name, &named_version(newest.version(), at)).await?;
     let created = execution.lake().create_branch(&from, branch).await;
