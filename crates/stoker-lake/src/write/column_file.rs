@@ -1,8 +1,11 @@
 //! Writes the data files of a fragment.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZero;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, Schema as ArrowSchema, SchemaRef};
@@ -11,12 +14,14 @@ use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_file::versions::{create_writer, v2_2};
 use lance_file::writer::{FileWriter, FileWriterOptions};
+use lance_io::object_writer::WriteResult;
+use lance_io::traits::Writer;
 use lance_table::format::DataFile;
 use object_store::path::Path;
 use stoker_columns::{is_heavy, kind_of};
-use stoker_store::sectors::checked_name;
+use stoker_store::sectors::{TrailerBuilder, checked_name};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::checked_writer::CheckedWriter;
 use super::page_buffer::{PageBuffer, compact};
 use super::schema::{COMPRESSION_KEY, may_be_plain};
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
@@ -205,5 +210,51 @@ impl ColumnFile {
         let batch = RecordBatch::try_new(self.batch_schema.clone(), columns);
         let batch = batch.map_err(|source| Error::storage(attempted(), source))?;
         self.writer.write_batch(&batch).await.map_err(|source| Error::storage(attempted(), source))
+    }
+}
+
+/// Passes on a data file and appends the trailer with the checksums when the file is closed.
+struct CheckedWriter {
+    output: Box<dyn Writer>,
+    trailer: TrailerBuilder,
+}
+
+impl CheckedWriter {
+    /// Makes a writer of the file `name`, which will have at most `num_columns_max` columns in Lance's sense, one for
+    /// each nested field, and at most `num_buffers_max` global buffers.
+    fn new(name: &str, output: Box<dyn Writer>, num_columns_max: usize, num_buffers_max: usize) -> Self {
+        Self { output, trailer: TrailerBuilder::new(name, num_columns_max, num_buffers_max) }
+    }
+}
+
+impl AsyncWrite for CheckedWriter {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(self.output.as_mut()).poll_write(context, bytes))?;
+        self.trailer.add(&bytes[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.output.as_mut()).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.output.as_mut()).poll_shutdown(context)
+    }
+}
+
+#[async_trait::async_trait]
+impl Writer for CheckedWriter {
+    async fn tell(&mut self) -> lance_core::Result<usize> {
+        self.output.tell().await
+    }
+
+    async fn shutdown(&mut self) -> lance_core::Result<WriteResult> {
+        let trailer = match self.trailer.finish() {
+            Ok(trailer) => trailer,
+            Err(what) => return Err(lance_core::Error::internal(what)),
+        };
+        self.output.write_all(&trailer).await?;
+        Writer::shutdown(self.output.as_mut()).await
     }
 }

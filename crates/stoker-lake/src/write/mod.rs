@@ -1,6 +1,5 @@
 //! Writes fragments: each heavy column in a data file of its own, in pages just under 8 MiB.
 
-mod checked_writer;
 mod column_file;
 mod conform;
 mod draft;
