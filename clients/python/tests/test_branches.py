@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lance
@@ -18,6 +20,18 @@ from test_cleanup import cleanup, files, let_pass
 import stoker
 
 WRITES = {"STOKER_ALLOW_WRITES": "true"}
+
+#: Makes and drops a branch until it is killed.
+MAKES_AND_DROPS = """
+import sys
+import stoker
+
+lake = stoker.connect(sys.argv[1])
+while True:
+    lake.execute("CREATE BRANCH b ON samples")
+    lake.execute("DELETE FROM samples AT (BRANCH => 'b') WHERE id < 10")
+    lake.execute("DROP BRANCH b ON samples")
+"""
 
 
 @pytest.fixture(params=["in process", "through a server"])
@@ -225,3 +239,34 @@ def test_branches_on_an_object_store(store: Store) -> None:
     lake.table("samples").drop_branch("trial", cascade=True)
     with pytest.raises(stoker.NotFoundError, match="the table has no branches"):
         lake.table("samples@trial")
+
+
+@pytest.mark.parametrize("moment", ["claimed", "files without a name", "named"])
+def test_a_killed_process_leaves_a_branch_or_none(tmp_path: Path, moment: str) -> None:
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("samples", make_columns(NUM_ROWS))
+    claim, root = tmp_path / "_stoker" / "branches" / "samples" / "b", tmp_path / "samples.lance"
+    folder, name = root / "tree" / "b", root / "_refs" / "branches" / "b.json"
+    moments: dict[str, Callable[[], bool]] = {
+        "claimed": claim.exists,
+        "files without a name": lambda: folder.exists() and not name.exists(),
+        "named": name.exists,
+    }
+    for _ in range(4):
+        with subprocess.Popen([sys.executable, "-c", MAKES_AND_DROPS, str(tmp_path)]) as process:
+            while not moments[moment]():
+                assert process.poll() is None, "it makes and drops the branch until it is killed"
+            process.kill()
+        assert ids(lake, "samples") == list(range(NUM_ROWS))
+        if lake.sql("SELECT branch_name FROM branches(samples) WHERE branch_name = 'b'").to_arrow().num_rows:
+            assert ids(lake, "samples AT (BRANCH => 'b')") in (list(range(NUM_ROWS)), list(range(10, NUM_ROWS)))
+        if claim.exists():
+            with pytest.raises(stoker.UnavailableError, match="another process makes or drops this branch, or was interrupted"):
+                lake.execute("CREATE BRANCH IF NOT EXISTS b ON samples")
+        for left in (*claim.parent.rglob("*"), *folder.rglob("*")):
+            os.utime(left, (1, 1))
+        lake.execute("DROP BRANCH IF EXISTS b ON samples")
+        lake.execute("CREATE BRANCH b ON samples")
+        assert ids(lake, "samples AT (BRANCH => 'b')") == list(range(NUM_ROWS))
+        lake.execute("DROP BRANCH b ON samples")
+        assert not folder.exists() and not claim.exists()

@@ -28,7 +28,7 @@ pub async fn last_listed(lake: &LakeStore, name: &TableName) -> Result<Option<u6
 ///
 /// # Errors
 /// Storage errors. The call may be repeated.
-pub async fn forget_ingests(lake: &LakeStore, branch: &TableName) -> Result<()> {
+pub async fn forget_ingests(lake: &LakeStore, branch: &TableName) -> stoker_lake::Result<()> {
     FileLists::new(lake.unlimited().objects(), branch).remove().await
 }
 

@@ -106,7 +106,7 @@ impl FileLists {
     }
 
     /// Removes all lists.
-    pub async fn remove(&self) -> Result<()> {
+    pub async fn remove(&self) -> stoker_lake::Result<()> {
         // A head goes before its list.
         let mut paths = self.objects.list(&self.folder).await?;
         paths.sort_by_key(|path| path.ends_with(".files.json"));

@@ -24,6 +24,7 @@
 
 mod again;
 mod allowance;
+mod branches;
 mod caught;
 mod change;
 mod checksums;

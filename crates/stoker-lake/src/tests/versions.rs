@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arrow_array::RecordBatch;
@@ -115,7 +116,7 @@ async fn branches_share_files_and_have_versions_of_their_own() -> TestResult {
     let image = tensor("image", DataType::UInt8, &[1, 64, 64]);
     let (name, schema) = (table_name("t"), schema(&[image]));
     append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
-    let branch = lake.create_branch(&latest(&lake, &name).await?, "dev").await?;
+    let branch = lake.create_branch(&latest(&lake, &name).await?, "dev", nothing).await?;
     assert_eq!((branch.name().as_str(), branch.num_rows()), ("t@dev", 5));
     append(&lake, branch.name(), &schema, 5..8, small(100, 1000)).await?;
     append(&lake, &name, &schema, 10..12, small(100, 1000)).await?;
@@ -125,19 +126,19 @@ async fn branches_share_files_and_have_versions_of_their_own() -> TestResult {
     let probe = latest(&lake, &of_branch).await?.dense_column("image").await?;
     let DenseProbe::Dense(column) = probe else { panic!("files of the table are read as plain bytes: {probe:?}") };
     assert!(column.checksums.is_some());
-    let nested = lake.create_branch(&latest(&lake, &of_branch).await?, "nested").await?;
+    let nested = lake.create_branch(&latest(&lake, &of_branch).await?, "nested", nothing).await?;
     assert_eq!(ids(&lake, nested.name()).await?, [0, 1, 2, 3, 4, 5, 6, 7]);
     assert!(matches!(nested.dense_column("image").await?, DenseProbe::Dense(_)), "files of two other branches");
 
-    let exists = lake.create_branch(&nested, "dev").await.expect_err("it exists");
+    let exists = lake.create_branch(&nested, "dev", nothing).await.expect_err("it exists");
     assert_eq!(exists.kind(), ErrorKind::AlreadyExists, "{exists}");
     for (name, held) in [(&name, HeldVersions::Refuse), (&table_name("none@dev"), HeldVersions::Drop)] {
-        assert!(lake.drop_branch(name, held).await.is_err(), "{name}");
+        assert!(lake.drop_branch(name, held, nothing).await.is_err(), "{name}");
     }
-    let refused = lake.drop_branch(&of_branch, HeldVersions::Refuse).await.expect_err("a branch began at it");
+    let refused = lake.drop_branch(&of_branch, HeldVersions::Refuse, nothing).await.expect_err("a branch began at it");
     assert!(refused.to_string().contains("branches began at it: nested"), "{refused}");
-    lake.drop_branch(nested.name(), HeldVersions::Refuse).await?;
-    lake.drop_branch(&of_branch, HeldVersions::Refuse).await?;
+    lake.drop_branch(nested.name(), HeldVersions::Refuse, nothing).await?;
+    lake.drop_branch(&of_branch, HeldVersions::Refuse, nothing).await?;
     assert!(!lake.has_table(&of_branch).await?);
     assert_eq!(ids(&lake, &of_table).await?, [0, 1, 2, 3, 4, 10, 11]);
     let gone = lake.table(&of_branch, &SnapshotRef::Latest).await.expect_err("it is gone");
@@ -152,7 +153,7 @@ async fn tags_and_holds_of_a_branch_are_not_those_of_its_table() -> TestResult {
     let TestLake { lake, folder: _folder } = test_lake().await;
     let (name, schema) = (table_name("t"), schema(&[]));
     append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
-    let branch = lake.create_branch(&latest(&lake, &name).await?, "dev").await?;
+    let branch = lake.create_branch(&latest(&lake, &name).await?, "dev", nothing).await?;
     for table in [&name, branch.name()] {
         append(&lake, table, &schema, 5..8, small(100, 1000)).await?;
     }
@@ -171,11 +172,11 @@ async fn tags_and_holds_of_a_branch_are_not_those_of_its_table() -> TestResult {
     assert_eq!(of_branch.list_holds().await?.len(), 1);
     assert!(of_table.list_holds().await?.is_empty());
     of_branch.delete_tag(&TagName::try_new("tried")?).await?;
-    let held = lake.drop_branch(branch.name(), HeldVersions::Refuse).await.expect_err("a stream reads it");
+    let held = lake.drop_branch(branch.name(), HeldVersions::Refuse, nothing).await.expect_err("a stream reads it");
     assert!(held.to_string().contains("streams read its versions 2"), "{held}");
     let held = lake.drop_table(&name, HeldVersions::Refuse).await.expect_err("a stream reads it");
     assert!(held.to_string().contains("2 of branch 'dev'"), "{held}");
-    lake.drop_branch(branch.name(), HeldVersions::Drop).await?;
+    lake.drop_branch(branch.name(), HeldVersions::Drop, nothing).await?;
     lake.drop_table(&name, HeldVersions::Refuse).await?;
     Ok(())
 }
@@ -186,12 +187,12 @@ async fn a_branch_that_is_made_again_has_nothing_of_the_old_one() -> TestResult 
     let (name, schema) = (table_name("t"), schema(&[]));
     append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
     let table = latest(&lake, &name).await?;
-    let old = lake.create_branch(&table, "dev").await?;
+    let old = lake.create_branch(&table, "dev", nothing).await?;
     append(&lake, old.name(), &schema, 5..8, small(100, 1000)).await?;
     let stale = latest(&lake, old.name()).await?;
     let drafts = drafts(&lake, old.name(), &schema, 8..9, small(100, 1000)).await?;
-    lake.drop_branch(old.name(), HeldVersions::Refuse).await?;
-    let new = lake.create_branch(&table, "dev").await?;
+    lake.drop_branch(old.name(), HeldVersions::Refuse, nothing).await?;
+    let new = lake.create_branch(&table, "dev", nothing).await?;
     append(&lake, new.name(), &schema, 20..22, small(100, 1000)).await?;
     assert_eq!(ids(&lake, new.name()).await?, [0, 1, 2, 3, 4, 20, 21]);
     assert_eq!(latest(&lake, new.name()).await?.version(), stale.version());
@@ -218,7 +219,7 @@ async fn one_process_makes_a_branch() -> TestResult {
         let (other, name) = (LakeStore::open(uri, &StorageOptions::default()).await?, name.clone());
         makers.spawn(async move {
             let from = other.table(&name, &SnapshotRef::Version(1 + maker % 2)).await?;
-            other.create_branch(&from, "dev").await
+            other.create_branch(&from, "dev", nothing).await
         });
     }
     let made = makers.join_all().await;
@@ -237,19 +238,84 @@ async fn what_an_interrupted_branch_left_is_no_branch() -> TestResult {
     let (name, schema) = (table_name("t"), schema(&[]));
     append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
     let table = latest(&lake, &name).await?;
-    let branch = lake.create_branch(&table, "dev").await?;
+    let branch = lake.create_branch(&table, "dev", nothing).await?;
     let root = folder.path().join("t.lance");
     fs::remove_file(root.join("_refs/branches/dev.json"))?;
     assert!(!lake.has_table(branch.name()).await?, "the files alone are no branch");
-    let busy = lake.create_branch(&table, "dev").await.expect_err("another process may be making it");
+    let busy = lake.create_branch(&table, "dev", nothing).await.expect_err("another process may be making it");
     assert_eq!(busy.kind(), ErrorKind::Unavailable, "{busy}");
-    let old = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(86_400));
     for folder in ["_versions", "_transactions"] {
         for file in fs::read_dir(root.join("tree/dev").join(folder))? {
-            fs::File::options().append(true).open(file?.path())?.set_times(old)?;
+            fs::File::options().append(true).open(file?.path())?.set_times(old())?;
         }
     }
-    let created = lake.create_branch(&table, "dev").await?;
+    let created = lake.create_branch(&table, "dev", nothing).await?;
     assert_eq!(ids(&lake, created.name()).await?, [0, 1, 2, 3, 4]);
     Ok(())
+}
+
+#[tokio::test]
+async fn one_process_takes_a_branch_from_an_interrupted_one() -> TestResult {
+    let TestLake { lake, folder } = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
+    let uri = folder.path().to_str().ok_or("a path")?.to_string();
+    let claim = folder.path().join("_stoker/branches/t/dev");
+    let table = latest(&lake, &name).await?;
+    for content in ["", "the-token-of-a-process-that-ended"] {
+        fs::create_dir_all(claim.parent().ok_or("a folder")?)?;
+        fs::write(&claim, content)?;
+        let busy = lake.create_branch(&table, "dev", nothing).await.expect_err("another process makes it");
+        assert_eq!(busy.kind(), ErrorKind::Unavailable, "{busy}");
+        fs::File::options().append(true).open(&claim)?.set_times(old())?;
+        let running = AtomicUsize::new(0);
+        let (uri, name, running) = (&uri, &name, &running);
+        let makers = (0..6).map(|_| async move {
+            let other = LakeStore::open(uri, &StorageOptions::default()).await?;
+            let from = latest(&other, name).await?;
+            let alone = async |_: &TableName| {
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one process at a time");
+                tokio::task::yield_now().await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            };
+            other.create_branch(&from, "dev", alone).await
+        });
+        let made = futures::future::join_all(makers).await;
+        let num_made = made.iter().filter(|made| made.is_ok()).count();
+        assert_eq!(num_made, 1, "{made:?}");
+        let left: Vec<_> = fs::read_dir(claim.parent().ok_or("a folder")?)?.collect();
+        assert!(left.is_empty(), "{left:?}");
+        lake.drop_branch(&table_name("t@dev"), HeldVersions::Refuse, nothing).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_others_keep_of_a_branch_is_forgotten_while_nobody_makes_it() -> TestResult {
+    let TestLake { lake, folder: _folder } = test_lake().await;
+    let (name, schema) = (table_name("t"), schema(&[]));
+    append(&lake, &name, &schema, 0..5, small(100, 1000)).await?;
+    let (table, of_branch) = (latest(&lake, &name).await?, table_name("t@dev"));
+    let check = async |branch: &TableName| {
+        assert_eq!(*branch, of_branch);
+        assert!(!lake.has_table(branch).await?, "there is no branch then");
+        let busy = lake.create_branch(&table, "dev", nothing).await.expect_err("another process changes it");
+        assert_eq!(busy.kind(), ErrorKind::Unavailable, "{busy}");
+        Ok(())
+    };
+    lake.create_branch(&table, "dev", check).await?;
+    lake.drop_branch(&of_branch, HeldVersions::Refuse, check).await?;
+    let failed = lake.create_branch(&table, "dev", async |_| Err(lake.no_table(&name).await?)).await;
+    assert!(failed.is_err() && !lake.has_table(&of_branch).await?, "{failed:?}");
+    lake.create_branch(&table, "dev", nothing).await?;
+    Ok(())
+}
+
+async fn nothing(_branch: &TableName) -> crate::Result<()> {
+    Ok(())
+}
+
+fn old() -> fs::FileTimes {
+    fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(86_400))
 }

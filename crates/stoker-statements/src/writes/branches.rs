@@ -27,10 +27,9 @@ pub(super) async fn create(
     }
     let newest = execution.table(&name).await?;
     let from = execution.lake().table(&name, &named_version(newest.version(), at)).await?;
-    let created = execution.lake().create_branch(&from, branch).await;
-    match created {
+    let lake = execution.lake();
+    match lake.create_branch(&from, branch, async |branch| forget_ingests(lake, branch).await).await {
         Ok(created) => {
-            forget_ingests(execution.lake(), created.name()).await?;
             let began = format!("branch {branch} begins at version {} of {}", from.version(), from.name());
             Ok(outcome(created.name(), created.version(), None, began))
         }
@@ -55,11 +54,9 @@ pub(super) async fn drop(
     let held = if cascades { HeldVersions::Drop } else { HeldVersions::Refuse };
     let root = name.root().to_string();
     let told = |message: String| StatementOutcome { table: Some(root), message, ..StatementOutcome::default() };
-    match execution.lake().drop_branch(&name, held).await {
-        Ok(()) => {
-            forget_ingests(execution.lake(), &name).await?;
-            Ok(told(format!("branch {branch} is gone with all of its versions")))
-        }
+    let lake = execution.lake();
+    match lake.drop_branch(&name, held, async |branch| forget_ingests(lake, branch).await).await {
+        Ok(()) => Ok(told(format!("branch {branch} is gone with all of its versions"))),
         Err(error) if error.kind() == ErrorKind::NotFound && if_exists => {
             Ok(told(format!("there is no branch {branch}")))
         }
