@@ -33,6 +33,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     let store = Store::start(dir, settings.latency_ms)?;
     let plans = lake_in(dir).join(PLANS);
     let (mut fresh, mut known) = (Vec::new(), Vec::new());
+    let settings = &Settings { no_profile: true, ..settings.clone() };
     for _ in repetitions("first batch from S3", settings, data) {
         match std::fs::remove_dir_all(&plans) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),

@@ -21,7 +21,7 @@ use stoker_types::{
 };
 
 use crate::raw::{pass, threads};
-use crate::report::{Measurement, Role, Section};
+use crate::report::{Measurement, Role, Section, Turn};
 use crate::settings::Settings;
 use crate::turns;
 
@@ -65,11 +65,14 @@ pub async fn measure(settings: &Settings, lake: &Path) -> anyhow::Result<Section
     let row = format!("JPEG, {SIDE}×{SIDE} pixels in {bytes_each} bytes");
     let stream = stream(lake, &files).await?;
     let mut section = Section::of_rows("decoding", settings, (TABLE, &row, num_rows));
-    for _ in turns("decoding".into(), settings.repeat) {
-        section.add("JPEG decoder alone", Role::Ceiling, files.decoder_alone(settings.epochs)?);
-        section.add("tensors, from memory", Role::Path { bar: Some(BAR) }, files.tensors(settings.epochs)?);
-        let streamed = files.streamed(&stream, settings).await?;
-        section.add("tensors, in a block-shuffled stream", Role::Path { bar: None }, streamed);
+    for turn in turns("decoding".into(), settings) {
+        section.begin(turn);
+        section.measure("JPEG decoder alone", Role::Ceiling, || files.decoder_alone(settings.epochs))?;
+        section.measure("tensors, from memory", Role::Path { bar: Some(BAR) }, || files.tensors(settings.epochs))?;
+        if turn == Turn::Measured {
+            let streamed = files.streamed(&stream, settings).await?;
+            section.add("tensors, in a block-shuffled stream", Role::Path { bar: None }, streamed);
+        }
     }
     section.note(format!(
         "Decoder alone: zune-jpeg on ready bytes in memory, into a reused buffer for each of {} threads; MB/s: of pixels. From \

@@ -56,26 +56,29 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
         shuffle,
         target: vec!["--server".to_string(), server.address.clone()],
     };
-    for _ in repetitions("Flight", settings, data) {
+    for turn in repetitions("Flight", settings, data) {
+        section.begin(turn);
         if let Some(pyarrow) = &pyarrow {
             for (name, message_bytes) in MESSAGES {
                 let name = format!("C++ server, C++ client, messages of {name}");
-                section.add(&name, Role::Ceiling, pyarrow.ready(data, message_bytes)?);
+                section.measure(&name, Role::Ceiling, || pyarrow.ready(data, message_bytes))?;
             }
         }
         for (name, shuffle) in WAYS {
-            let measured = served(&server, || run(&server, shuffle).measure())?;
-            section.add(&format!("Stoker's server and client, {name}"), Role::Path { bar: Some(OWN_BAR) }, measured);
+            let name = format!("Stoker's server and client, {name}");
+            let role = Role::Path { bar: Some(OWN_BAR) };
+            section.measure(&name, role, || served(&server, || run(&server, shuffle).measure()))?;
         }
         for (name, shuffle) in WAYS {
-            let measured = served(&near, || run(&near, shuffle).measure())?;
-            section.add(&format!("Stoker's server and client, Unix socket, {name}"), Role::Reference, measured);
+            let name = format!("Stoker's server and client, Unix socket, {name}");
+            section.measure(&name, Role::Reference, || served(&near, || run(&near, shuffle).measure()))?;
         }
         for (name, shuffle) in WAYS {
             let Some(pyarrow) = &pyarrow else { continue };
-            let measured = served(&server, || pyarrow.stock(&run(&server, shuffle), &server.address))?;
             let name = format!("Stoker's server, C++ client, {name}");
-            section.add(&name, Role::Path { bar: Some(STOCK_BAR) }, measured);
+            let role = Role::Path { bar: Some(STOCK_BAR) };
+            section
+                .measure(&name, role, || served(&server, || pyarrow.stock(&run(&server, shuffle), &server.address)))?;
         }
     }
     if pyarrow.is_some() {

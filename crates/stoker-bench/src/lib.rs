@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Each measurement of a stream of tensors runs in a process of its own, so that its processor time and peak memory are
-//! not mixed with others. Each repetition measures everything once, the ceiling before the paths that it limits.
+//! not mixed with others. Each repetition measures everything once, the ceiling before the paths that it limits. After
+//! them, the paths that missed their bars run once more, while `perf` samples the machine.
 
 mod cold;
 mod compare;
@@ -21,6 +22,7 @@ mod get_ranges;
 mod local;
 mod object_server;
 mod order;
+mod profile;
 mod rank_streams;
 mod ranks;
 mod raw;
@@ -45,7 +47,7 @@ use stoker::Connection;
 use stoker_types::ShuffleMode;
 
 use crate::data::{DataSet, Kind};
-use crate::report::Section;
+use crate::report::{Section, Turn};
 use crate::runs::WAYS;
 use crate::settings::{Settings, lake_in};
 
@@ -236,13 +238,17 @@ fn print(out: &mut impl Write, report: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts repetitions, and prints the count to standard error.
-fn repetitions(what: &str, settings: &Settings, data: &DataSet) -> impl Iterator<Item = u64> {
-    turns(format!("{what}, {}", data.kind.table()), settings.repeat)
+/// Returns the turns of a part about a table.
+fn repetitions(what: &str, settings: &Settings, data: &DataSet) -> impl Iterator<Item = Turn> {
+    turns(format!("{what}, {}", data.kind.table()), settings)
 }
 
-fn turns(what: String, repeat: u64) -> impl Iterator<Item = u64> {
-    (1..=repeat).inspect(move |repetition| eprintln!("{what}: repetition {repetition} of {repeat}"))
+/// Counts repetitions, and prints the count to standard error. A turn for profiles follows, if they are wanted and `perf` is
+/// available.
+fn turns(what: String, settings: &Settings) -> impl Iterator<Item = Turn> {
+    let (repeat, profiles) = (settings.repeat, !settings.no_profile && profile::is_available());
+    let counted = (1..=repeat).inspect(move |repetition| eprintln!("{what}: repetition {repetition} of {repeat}"));
+    counted.map(|_| Turn::Measured).chain(profiles.then_some(Turn::Profiled))
 }
 
 /// Returns the arguments with which `stoker` opens a local lake.

@@ -19,12 +19,14 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     let buffer_bytes = settings.batch_size.min(data.num_rows) * data.kind.row_bytes();
     let passes = |threads| Passes { threads, buffer_bytes, epochs: settings.epochs };
     let all = passes(threads());
-    for _ in repetitions("in process", settings, data) {
-        section.add("memcpy, 1 thread", Role::Reference, passes(1).memcpy(data)?);
+    for turn in repetitions("in process", settings, data) {
+        section.begin(turn);
+        section.measure("memcpy, 1 thread", Role::Reference, || passes(1).memcpy(data))?;
         if all.threads > 1 {
-            section.add(&format!("memcpy, {} threads", all.threads), Role::Reference, all.memcpy(data)?);
+            let name = format!("memcpy, {} threads", all.threads);
+            section.measure(&name, Role::Reference, || all.memcpy(data))?;
         }
-        section.add("page-cache reads", Role::Ceiling, all.page_cache(data)?);
+        section.measure("page-cache reads", Role::Ceiling, || all.page_cache(data))?;
         for ((name, shuffle), bar) in WAYS.into_iter().zip(BARS) {
             let verified = BenchRun {
                 query: &query,
@@ -33,10 +35,10 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
                 shuffle,
                 target: target.clone(),
             };
-            section.add(name, Role::Path { bar: Some(bar) }, verified.measure()?);
+            section.measure(name, Role::Path { bar: Some(bar) }, || verified.measure())?;
             let unverified = [target.clone(), vec!["--no-verify".to_string()]].concat();
             let unverified = BenchRun { target: unverified, ..verified };
-            section.add(&format!("{name}, not verified"), Role::Path { bar: None }, unverified.measure()?);
+            section.measure(&format!("{name}, not verified"), Role::Path { bar: None }, || unverified.measure())?;
         }
     }
     section.note(format!(

@@ -59,9 +59,11 @@ pub fn measure(
         let measured = store.measured(|| measurement(&report(&mut command)?))?;
         Ok(Measurement { server_cpu_secs: Some(server.cpu_secs() - before), ..measured })
     };
-    for _ in repetitions("ranks", settings, data) {
-        section.add("one stream", Role::Ceiling, streams(1)?);
-        section.add(&format!("{world_size} ranks"), Role::Path { bar: Some(BAR) }, streams(world_size)?);
+    for turn in repetitions("ranks", settings, data) {
+        section.begin(turn);
+        section.measure("one stream", Role::Ceiling, || streams(1))?;
+        let name = format!("{world_size} ranks");
+        section.measure(&name, Role::Path { bar: Some(BAR) }, || streams(world_size))?;
     }
     section.note(format!(
         "{} ms before each response of the store. The global batches of both lines are the same; all streams of a line are in one \

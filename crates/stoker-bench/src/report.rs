@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use crate::data::DataSet;
+use crate::profile::{self, Share};
 use crate::settings::Settings;
 
 /// One measurement.
@@ -47,12 +48,24 @@ pub struct Section {
     data: Value,
     lines: Vec<Line>,
     notes: Vec<String>,
+    turn: Turn,
+}
+
+/// What a turn of a section is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Everything is measured once.
+    Measured,
+    /// The paths that missed their bars run once more, while the machine is sampled.
+    Profiled,
 }
 
 struct Line {
     name: String,
     role: Role,
     measurements: Vec<Measurement>,
+    /// The functions that took the most time, if the line was profiled.
+    profile: Option<Vec<Share>>,
 }
 
 impl Section {
@@ -68,15 +81,54 @@ impl Section {
             "batch_size": settings.batch_size, "epochs": settings.epochs, "repeat": settings.repeat,
         });
         let title = format!("{title}, {table}");
-        Self { title, data, lines: Vec::new(), notes: Vec::new() }
+        Self { title, data, lines: Vec::new(), notes: Vec::new(), turn: Turn::Measured }
+    }
+
+    /// Begins a turn.
+    pub fn begin(&mut self, turn: Turn) {
+        self.turn = turn;
+    }
+
+    /// Measures a repetition of a line and adds it. In a turn for profiles, only a path that missed its bar runs.
+    ///
+    /// # Errors
+    /// Those of the measurement; a `perf` that fails.
+    pub fn measure(
+        &mut self,
+        name: &str,
+        role: Role,
+        work: impl FnOnce() -> anyhow::Result<Measurement>,
+    ) -> anyhow::Result<()> {
+        if self.turn == Turn::Measured {
+            self.add(name, role, work()?);
+        } else if self.missed(name) {
+            eprintln!("{}: {name} missed its bar: profile", self.title);
+            let (_, shares) = profile::recorded(work)?;
+            if let Some(line) = self.lines.iter_mut().find(|line| line.name == name) {
+                line.profile = Some(shares);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a repetition of a line.
     pub fn add(&mut self, name: &str, role: Role, measurement: Measurement) {
         match self.lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.measurements.push(measurement),
-            None => self.lines.push(Line { name: name.to_string(), role, measurements: vec![measurement] }),
+            None => {
+                self.lines.push(Line { name: name.to_string(), role, measurements: vec![measurement], profile: None })
+            }
         }
+    }
+
+    fn missed(&self, name: &str) -> bool {
+        let line = self.lines.iter().find(|line| line.name == name);
+        line.is_some_and(|line| line.to_json(self.ceiling())["met"] == json!(false))
+    }
+
+    fn ceiling(&self) -> Option<&Line> {
+        let ceilings = self.lines.iter().filter(|line| line.role == Role::Ceiling);
+        ceilings.max_by(|one, other| one.median(rate).total_cmp(&other.median(rate)))
     }
 
     /// Adds a note for the reader.
@@ -86,8 +138,7 @@ impl Section {
 
     /// Returns the section with all figures as JSON.
     pub fn to_json(&self) -> Value {
-        let ceilings = self.lines.iter().filter(|line| line.role == Role::Ceiling);
-        let ceiling = ceilings.max_by(|one, other| one.median(rate).total_cmp(&other.median(rate)));
+        let ceiling = self.ceiling();
         json!({
             "title": self.title,
             "data": self.data,
@@ -130,6 +181,9 @@ impl Line {
             "peak_memory_mib": self.try_median(|m| Some(m.peak_bytes? as f64 / 1_048_576.0)).map(f64::round),
             "bytes_read_per_byte": self.try_median(|m| Some(m.bytes_read? as f64 / m.bytes as f64)).map(|r| rounded(r, 3)),
             "requests": first.requests,
+            "profile": self.profile.as_ref().map(|shares| {
+                shares.iter().map(|share| json!([rounded(share.percent, 1), share.function])).collect::<Vec<_>>()
+            }),
             "requests_per_gb": per_gigabyte(|m| m.requests.map(|requests| requests as f64)).map(f64::round),
         })
     }
@@ -222,9 +276,30 @@ pub fn print_section(out: &mut impl Write, section: &Value) -> anyhow::Result<()
         )?;
     }
     writeln!(out)?;
+    print_profiles(out, section)?;
     for note in section["notes"].as_array().into_iter().flatten() {
         writeln!(out, "{}\n", text(note))?;
     }
+    Ok(())
+}
+
+/// Prints in which functions the machine was while paths that missed their bars ran once more.
+fn print_profiles(out: &mut impl Write, section: &Value) -> anyhow::Result<()> {
+    let lines = section["lines"].as_array().into_iter().flatten();
+    let mut profiled = lines.filter(|line| !line["profile"].is_null()).peekable();
+    if profiled.peek().is_none() {
+        return Ok(());
+    }
+    writeln!(out, "| path that missed its bar | functions with at least 2 % of the samples of all processors |")?;
+    writeln!(out, "|---|---|")?;
+    for line in profiled {
+        let shares = line["profile"].as_array().into_iter().flatten();
+        let told: Vec<String> = shares
+            .map(|share| format!("{:.0} % `{}`", share[0].as_f64().unwrap_or_default(), text(&share[1])))
+            .collect();
+        writeln!(out, "| {} | {} |", text(&line["name"]), told.join(", "))?;
+    }
+    writeln!(out)?;
     Ok(())
 }
 

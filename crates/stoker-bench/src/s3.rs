@@ -21,9 +21,11 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     let mut section = Section::new("S3", settings, data);
     let store = Store::start(dir, settings.latency_ms)?;
     let (query, ranges) = (data.query(), data.ranges(GET_BYTES)?);
-    for _ in repetitions("S3", settings, data) {
-        let gets = store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))?;
-        section.add("raw GETs", Role::Ceiling, gets);
+    for turn in repetitions("S3", settings, data) {
+        section.begin(turn);
+        section.measure("raw GETs", Role::Ceiling, || {
+            store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))
+        })?;
         for (name, shuffle) in WAYS {
             let run = BenchRun {
                 query: &query,
@@ -32,7 +34,7 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
                 shuffle,
                 target: store.lake_args(),
             };
-            section.add(name, Role::Path { bar: Some(BAR) }, store.measured(|| run.measure())?);
+            section.measure(name, Role::Path { bar: Some(BAR) }, || store.measured(|| run.measure()))?;
         }
     }
     section.note(format!(

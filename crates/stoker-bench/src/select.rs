@@ -33,9 +33,11 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
     ensure!(!rows.is_empty(), "none of {} rows is selected: take more rows", data.num_rows);
     let (num_rows, ranges) = (rows.len() as u64, merged(rows));
     let query = format!("{} WHERE pick = {PICKED}", data.query());
-    for _ in repetitions("selection from S3", settings, data) {
-        let gets = store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))?;
-        section.add("raw GETs of the rows", Role::Ceiling, gets);
+    for turn in repetitions("selection from S3", settings, data) {
+        section.begin(turn);
+        section.measure("raw GETs of the rows", Role::Ceiling, || {
+            store.measured(|| store.get_ranges(data, &ranges, CONNECTIONS, settings.epochs))
+        })?;
         let run = BenchRun {
             query: &query,
             batch_size: settings.batch_size,
@@ -43,10 +45,12 @@ pub fn measure(settings: &Settings, dir: &Path, data: &DataSet) -> anyhow::Resul
             shuffle: "block",
             target: store.lake_args(),
         };
-        let streamed = store.measured(|| run.measure())?;
-        let found = streamed.rows / settings.epochs;
-        ensure!(found == num_rows, "`{query}` gave {found} rows, not {num_rows}");
-        section.add("block-shuffled", Role::Path { bar: Some(BAR) }, streamed);
+        section.measure("block-shuffled", Role::Path { bar: Some(BAR) }, || {
+            let streamed = store.measured(|| run.measure())?;
+            let found = streamed.rows / settings.epochs;
+            ensure!(found == num_rows, "`{query}` gave {found} rows, not {num_rows}");
+            Ok(streamed)
+        })?;
     }
     section.note(format!(
         "`{query}`: {num_rows} of {} rows. {} ms before each response. Raw GETs: {} ranges, rows merged as streams merge them, \

@@ -49,6 +49,9 @@ pub struct Settings {
     /// Milliseconds before each response of the object store
     #[arg(long, default_value_t = 20)]
     pub latency_ms: u64,
+    /// Do not profile the paths that miss a bar
+    #[arg(long)]
+    pub no_profile: bool,
     /// A Python interpreter with pyarrow, for the ceiling of Flight [default: $STOKER_PYTHON, or else python3]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
