@@ -27,7 +27,7 @@ __all__ = ["distances", "searches"]
 _K = 10
 _RECALL = 0.95
 #: The values of ``refine_factor`` that are tried, the fastest first.
-_REFINE = (None, 2, 5, 10, 20, 40, 100, 200)
+_REFINE = (None, 2, 5, 10, 20, 40, 100, 200, 400, 800)
 #: A gain of recall that is none.
 _GAIN = 0.001
 #: The shares of the partitions that are tried as ``nprobes``.
