@@ -14,6 +14,7 @@ use lance_index::metrics::NoOpMetricsCollector;
 use lance_index::optimize::OptimizeOptions;
 use lance_index::progress::IndexBuildProgress;
 use lance_index::scalar::ScalarIndexParams;
+use lance_index::vector::VectorIndex;
 use lance_index::vector::hnsw::builder::HnswBuildParams;
 use lance_index::vector::ivf::IvfBuildParams;
 use lance_index::vector::sq::builder::SQBuildParams;
@@ -30,6 +31,7 @@ use uuid::Uuid;
 
 use crate::caught::caught;
 use crate::commit::{is_conflict, lost, transaction};
+use crate::probes::SearchedIndex;
 use crate::text::index_params;
 use crate::{Error, LakeStore, Metric, Result, Table};
 
@@ -485,13 +487,14 @@ impl Table {
         format!("listing indexes of {}", self.snapshot())
     }
 
-    /// Returns the number of partitions of the index that answers searches of a vector column by this distance, or
-    /// `None` if there is no such index. Lance keeps the opened index for the search.
+    /// Returns the index that answers searches of a vector column by this distance, or `None` if there is none. Lance keeps
+    /// the opened index for the search.
     ///
     /// # Errors
     /// Storage errors.
-    pub async fn search_partitions(&self, column: &str, metric: Metric) -> Result<Option<usize>> {
-        Ok(self.searched(column, metric).await?.map(|(_, num_partitions)| num_partitions))
+    pub async fn searched_index(&self, column: &str, metric: Metric) -> Result<Option<SearchedIndex>> {
+        let Some((index, num_partitions)) = self.searched(column, metric).await? else { return Ok(None) };
+        Ok(Some(SearchedIndex::new(num_partitions, self.known_measured(index.uuid).await?)))
     }
 
     /// Returns the name of the index that answers searches of a vector column by this distance, or `None` if there is no
@@ -506,9 +509,9 @@ impl Table {
     /// Returns the index that answers searches of a vector column by this distance, and its number of partitions.
     async fn searched(&self, column: &str, metric: Metric) -> Result<Option<(IndexMetadata, usize)>> {
         let Some(index) = self.vector_index(column).await? else { return Ok(None) };
-        let (num_partitions, metric_of_index) = self.opened_vectors(column, &index).await?;
+        let opened = self.opened_vectors(column, &index).await?;
         let metric: MetricType = metric.into();
-        Ok((metric_of_index == metric).then_some((index, num_partitions)))
+        Ok((opened.metric_type() == metric).then_some((index, opened.total_partitions())))
     }
 
     /// Returns the first index of vectors of a column. Lance looks for the index in the same way.
@@ -520,11 +523,10 @@ impl Table {
         Ok(found.cloned())
     }
 
-    /// Returns the number of partitions and the distance of an index of vectors.
-    pub(crate) async fn opened_vectors(&self, column: &str, index: &IndexMetadata) -> Result<(usize, MetricType)> {
+    /// Opens an index of vectors.
+    pub(crate) async fn opened_vectors(&self, column: &str, index: &IndexMetadata) -> Result<Arc<dyn VectorIndex>> {
         let opening = self.dataset().open_vector_index(column, &index.uuid, &NoOpMetricsCollector);
-        let opened = caught(opening).await.map_err(|source| Error::storage(self.opening(column), source))?;
-        Ok((opened.total_partitions(), opened.metric_type()))
+        caught(opening).await.map_err(|source| Error::storage(self.opening(column), source))
     }
 
     fn opening(&self, column: &str) -> String {
@@ -542,7 +544,7 @@ impl Table {
             if let Some(index) = newest
                 && is_of_vectors(index)
             {
-                info.recall = self.measured_recall(index.uuid).await?;
+                info.recall = self.measured(index.uuid).await?.map(|measured| measured.recall);
             }
         }
         Ok(described)

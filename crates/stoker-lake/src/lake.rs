@@ -28,6 +28,7 @@ use crate::holds::Holds;
 use crate::lance_stores::{checked_registry, wrapper};
 use crate::newest::{Found, NewestTables};
 use crate::objects::FOLDER;
+use crate::probes::MeasuredIndexes;
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// The maximum number of listings in flight at once.
@@ -75,6 +76,7 @@ pub(crate) struct LakeInner {
     pub opening_deadline: Option<Duration>,
     pub holds: Holds,
     pub newest: NewestTables,
+    pub measured: MeasuredIndexes,
 }
 
 impl LakeInner {
@@ -149,6 +151,7 @@ impl LakeStore {
             opening_deadline,
             holds: Holds::default(),
             newest: NewestTables::default(),
+            measured: MeasuredIndexes::default(),
         };
         Ok(LakeStore { inner: Arc::new(inner), allowance: None })
     }

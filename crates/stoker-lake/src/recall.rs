@@ -13,6 +13,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use lance_index::vector::VectorIndex;
 use lance_index::vector::flat::compute_distance;
 use lance_linalg::distance::MetricType;
 use lance_table::format::IndexMetadata;
@@ -23,7 +24,8 @@ use uuid::Uuid;
 use crate::caught::caught;
 use crate::index::is_of_vectors;
 use crate::lake::BRANCHES_FOLDER;
-use crate::rerank::{BATCH_ROWS, FIRST_ROWS, default_probes, in_order};
+use crate::probes::{RANKS, RankProbes, SearchedIndex};
+use crate::rerank::{BATCH_ROWS, FIRST_ROWS, TakenVectors, in_order};
 use crate::row_id_set::row_offset;
 use crate::{Error, LakeStore, Metric, NearRow, Nearest, Result, ScanRequest, Table};
 
@@ -36,6 +38,8 @@ const QUERIES_MIN: u64 = 16;
 const COMPARED_BYTES: u64 = 64 << 30;
 /// The bytes of vectors that all queries of an estimate are compared with at a time, so that a processor's cache holds them.
 const BYTES_PER_BATCH: usize = 1 << 20;
+/// The queries that tell how many candidates searches need.
+const FIRST_QUERIES: usize = 16;
 /// The queries that are compared at the same time.
 const COMPARISONS_IN_FLIGHT: usize = 16;
 
@@ -45,11 +49,20 @@ const INDICES: &str = "_indices";
 /// The folder of what was measured of indexes, relative to `_stoker`: `<table>/<id of the index>.json`.
 const MEASURED: &str = "indexes";
 
+/// The rows nearest to each query that are kept.
+const CLOSEST: usize = RANKS[RANKS.len() - 1];
+
 /// What was measured of an index of vectors, as it is stored.
-#[derive(Debug, Serialize, Deserialize)]
-struct Measured {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
     /// The share of the nearest rows that searches found, from 0 to 1.
-    recall: f64,
+    pub recall: f64,
+    /// How many partitions have the nearest rows, by ascending rank. Earlier versions did not measure it.
+    #[serde(default)]
+    pub probes: Vec<RankProbes>,
+    /// How many rows of the index three quarters of the searches needed at most.
+    #[serde(default)]
+    pub candidates: usize,
 }
 
 /// A row whose vector is a query.
@@ -63,15 +76,20 @@ struct QueryRow {
 struct Closest(Vec<NearRow>);
 
 impl Closest {
+    /// Returns whether a row may be among the nearest.
+    fn may_have(&self, row: &NearRow) -> bool {
+        self.0.len() < CLOSEST || self.0.last().is_some_and(|last| row.distance <= last.distance)
+    }
+
     /// Adds a row, if it is among the nearest.
     fn add(&mut self, row: NearRow) {
         if row.distance.is_nan() {
             return;
         }
         let rank = self.0.partition_point(|known| in_order(known, &row).is_lt());
-        if rank < RANK {
+        if rank < CLOSEST {
             self.0.insert(rank, row);
-            self.0.truncate(RANK);
+            self.0.truncate(CLOSEST);
         }
     }
 }
@@ -118,18 +136,16 @@ impl Table {
         let Some(searched) = self.vector_index(&column).await?.filter(|searched| searched.name == index) else {
             return Ok(None);
         };
-        let (num_partitions, metric_type) = self.opened_vectors(&column, &searched).await?;
-        let metric = match metric_type {
+        let opened = self.opened_vectors(&column, &searched).await?;
+        let metric = match opened.metric_type() {
             MetricType::L2 => Metric::L2,
             MetricType::Cosine => Metric::Cosine,
             MetricType::Dot => Metric::Dot,
             _ => return Ok(None),
         };
-        let Some(recall) = self.estimated_recall(&column, metric, num_partitions, progress).await? else {
-            return Ok(None);
-        };
-        self.store_recall(index, &segments, recall).await?;
-        Ok(Some(recall))
+        let Some(measured) = self.measure(&column, metric, opened, progress).await? else { return Ok(None) };
+        self.store_measured(index, &segments, &measured).await?;
+        Ok(Some(measured.recall))
     }
 
     /// Returns how many bytes of vectors [`Table::measure_recall`] reads of the column of an index; `None` for an index
@@ -145,7 +161,7 @@ impl Table {
         Ok(row_bytes.map(|row_bytes| self.num_rows().saturating_mul(row_bytes as u64)))
     }
 
-    /// Keeps the recall that the version before this one has of an index for this version too, which is for an index that
+    /// Keeps what was measured of an index in the version before this one for this version too, which is for an index that
     /// rows were added to. Returns the recall.
     ///
     /// # Errors
@@ -153,15 +169,15 @@ impl Table {
     pub async fn keep_recall(&self, index: &str) -> Result<Option<f64>> {
         let before = self.version().saturating_sub(1);
         let before = self.lake().table(self.name(), &SnapshotRef::Version(before)).await?;
-        let recall = before.indexes().await?.into_iter().find(|found| found.name == index).and_then(|info| info.recall);
-        if let Some(recall) = recall {
-            self.store_recall(index, &self.segments(index).await?, recall).await?;
-        }
-        Ok(recall)
+        let newest = before.segments(index).await?.into_iter().max_by_key(|segment| segment.dataset_version);
+        let Some(newest) = newest.filter(is_of_vectors) else { return Ok(None) };
+        let Some(measured) = before.measured(newest.uuid).await? else { return Ok(None) };
+        self.store_measured(index, &self.segments(index).await?, &measured).await?;
+        Ok(Some(measured.recall))
     }
 
-    async fn store_recall(&self, index: &str, segments: &[IndexMetadata], recall: f64) -> Result<()> {
-        let json = serde_json::to_vec(&Measured { recall }).map_err(|source| Error::Storage {
+    async fn store_measured(&self, index: &str, segments: &[IndexMetadata], measured: &Measured) -> Result<()> {
+        let json = serde_json::to_vec(measured).map_err(|source| Error::Storage {
             attempted: format!("measuring index {index} of {}", self.snapshot()),
             kind: ErrorKind::Internal,
             source: source.into(),
@@ -169,24 +185,26 @@ impl Table {
         for segment in segments {
             let path = measured_path(self.name(), segment.uuid);
             self.lake().objects().put_if_absent(&path, Bytes::from(json.clone())).await?;
+            self.lake().inner.measured.forget(segment.uuid);
         }
         Ok(())
     }
 
-    /// Returns the recall that was measured of an index whose first segment this is.
-    pub(crate) async fn measured_recall(&self, segment: Uuid) -> Result<Option<f64>> {
+    /// Returns what was measured of an index that has this segment.
+    pub(crate) async fn measured(&self, segment: Uuid) -> Result<Option<Measured>> {
         let path = measured_path(self.name(), segment);
         let Some(json) = self.lake().objects().get(&path).await? else { return Ok(None) };
         match serde_json::from_slice::<Measured>(&json) {
-            Ok(measured) => Ok(Some(measured.recall)),
+            Ok(measured) => Ok(Some(measured)),
             Err(error) => {
-                tracing::warn!(%path, %error, "the recall of an index cannot be read");
+                tracing::warn!(%path, %error, "what was measured of an index cannot be read");
                 Ok(None)
             }
         }
     }
 
-    /// Estimates the share of the nearest 10 rows that searches with the default effort find by the index of a column.
+    /// Estimates the share of the nearest 10 rows that searches with the default effort find by the index of a column, and
+    /// how many partitions have them.
     ///
     /// The queries are up to 64 vectors of the table, always the same ones of a version, each without its own row. One pass
     /// over the column compares them with all vectors. Returns `None` for a column whose rows are no single vectors, and for
@@ -194,23 +212,30 @@ impl Table {
     ///
     /// # Errors
     /// Storage errors.
-    pub(crate) async fn estimated_recall(
+    async fn measure(
         &self,
         column: &str,
         metric: Metric,
-        num_partitions: usize,
+        index: Arc<dyn VectorIndex>,
         progress: &ProgressSink<'_>,
-    ) -> Result<Option<f64>> {
+    ) -> Result<Option<Measured>> {
         let Some(row_bytes) = self.vector_bytes(column) else { return Ok(None) };
         let queries = self.query_rows(column, row_bytes).await?;
         if queries.is_empty() {
             return Ok(None);
         }
         let exact = self.closest(column, row_bytes, metric, &queries, progress).await?;
+        let row_addrs = |Closest(exact): &Closest| exact.iter().map(|row| row.row_addr).collect();
+        let nearest: Vec<(ArrayRef, Vec<u64>)> =
+            queries.iter().zip(&exact).map(|(query, exact)| (query.vector.clone(), row_addrs(exact))).collect();
+        let num_partitions = index.total_partitions();
+        let probes = self.measured_probes(column, metric, index, &nearest).await?;
+        let mut measured = Measured { probes, ..Measured::default() };
+        let searched = SearchedIndex::new(num_partitions, Arc::new(measured.clone()));
+        let probes = searched.default_probes(RANK, self.num_rows(), self.num_rows());
         let memory: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
-        let (mut found, mut expected) = (0, 0);
-        for (QueryRow { row_addr, vector }, Closest(exact)) in queries.iter().zip(&exact) {
-            let Some(last) = exact.last() else { continue };
+        let vectors = TakenVectors { table: self, column };
+        let search = async |vector: &ArrayRef, candidates_min: usize| {
             let nearest = Nearest {
                 column: column.to_string(),
                 query: vector.clone(),
@@ -218,15 +243,29 @@ impl Table {
                 metric,
                 use_index: true,
                 nprobes: None,
-                nprobes_min: Some(default_probes(num_partitions)),
+                nprobes_min: Some(probes),
+                candidates_min,
             };
-            let by_index = self.nearest_by_index(&nearest, None, None, &memory).await;
-            let by_index = by_index.map_err(|source| Error::of_scan(self.comparing(), source))?;
+            let searched = self.nearest_counted(&nearest, None, None, &vectors, &memory).await;
+            searched.map_err(|source| Error::of_scan(self.comparing(), source))
+        };
+        let mut candidates = Vec::with_capacity(FIRST_QUERIES);
+        for query in queries.iter().take(FIRST_QUERIES) {
+            candidates.push(search(&query.vector, 0).await?.1);
+        }
+        candidates.sort_unstable();
+        measured.candidates = candidates.get(candidates.len() * 3 / 4).copied().unwrap_or(0);
+        let (mut found, mut expected) = (0, 0);
+        for (QueryRow { row_addr, vector }, Closest(exact)) in queries.iter().zip(&exact) {
+            let exact = &exact[..exact.len().min(RANK)];
+            let Some(last) = exact.last() else { continue };
+            let (by_index, _) = search(vector, measured.candidates).await?;
             let others = by_index.iter().filter(|row| row.row_addr != *row_addr).take(exact.len());
             found += others.filter(|row| row.distance <= last.distance).count();
             expected += exact.len();
         }
-        Ok((expected > 0).then(|| found as f64 / expected as f64))
+        measured.recall = found as f64 / expected.max(1) as f64;
+        Ok((expected > 0).then_some(measured))
     }
 
     /// Returns the bytes of a vector of a column; `None` for a column without vectors that can be searched.
@@ -311,8 +350,9 @@ impl Table {
                 let (number, measured) = measured.map_err(|source| Error::storage(self.comparing(), source))?;
                 let mut rows = Vec::with_capacity(measured.num_rows());
                 self.add_distances(&measured, None, &mut rows).map_err(fail)?;
-                let others = rows.into_iter().filter(|row| row.row_addr != queries[number].row_addr);
-                others.for_each(|row| closest[number].add(row));
+                let closest = &mut closest[number];
+                rows.retain(|row| closest.may_have(row) && row.row_addr != queries[number].row_addr);
+                rows.into_iter().for_each(|row| closest.add(row));
             }
             report.done += num_rows;
             progress(report.clone());
@@ -340,17 +380,17 @@ fn scrambled(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Closest, RANK};
+    use super::{CLOSEST, Closest};
     use crate::NearRow;
 
     #[test]
     fn the_closest_rows_stay_in_order() {
         let mut closest = Closest::default();
-        for row in (0..30).rev() {
+        for row in (0..3 * CLOSEST as u64).rev() {
             closest.add(NearRow { distance: (row / 2) as f32, row_addr: row });
-            closest.add(NearRow { distance: f32::NAN, row_addr: 100 + row });
+            closest.add(NearRow { distance: f32::NAN, row_addr: 100_000 + row });
         }
         let found: Vec<u64> = closest.0.iter().map(|row| row.row_addr).collect();
-        assert_eq!(found, (0..RANK as u64).collect::<Vec<_>>());
+        assert_eq!(found, (0..CLOSEST as u64).collect::<Vec<_>>());
     }
 }

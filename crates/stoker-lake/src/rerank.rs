@@ -5,7 +5,9 @@
 //! the deviation of `exact − approximate distance`, taken from the later half of them, which is nearest to the rows that
 //! were not compared. With errors of a normal distribution, each of the others is among the nearest `k` with a
 //! probability that follows from its approximate distance. The search ends when the expected number of missing rows is at
-//! most 1 % of `k`.
+//! most 1 % of `k`. Beyond the candidates that the index was asked for, rows are taken to become more numerous with the
+//! distance as they do among the candidates. How many candidates that takes is measured when the index is built, so that most
+//! searches ask the index once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use arrow_array::types::{Float32Type, UInt64Type};
 use arrow_array::{Array as _, RecordBatch};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryStreamExt as _};
 use lance_index::vector::flat::compute_distance;
 use stoker_types::to_usize;
 
@@ -38,8 +41,7 @@ pub(crate) const BATCH_ROWS: usize = 8_192;
 const BYTES_PER_READ: usize = 16 << 20;
 /// The bytes of a candidate in memory.
 const CANDIDATE_BYTES: usize = 32;
-/// The partitions that are searched at least by default: this factor times the square root of their number.
-const PROBES_FACTOR: f64 = 4.0;
+
 /// A row with its distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NearRow {
@@ -49,11 +51,33 @@ pub struct NearRow {
     pub row_addr: u64,
 }
 
+/// Reads the stored vectors that a search compares.
+pub trait ReadVectors: Sync {
+    /// Returns the column of the search, with one row for each of these ascending addresses.
+    ///
+    /// # Errors
+    /// Storage errors; damaged rows.
+    fn read<'a>(&'a self, row_addrs: &'a [u64]) -> BoxFuture<'a, Result<RecordBatch>>;
+}
+
+/// Reads vectors through Lance's decoder.
+pub(crate) struct TakenVectors<'a> {
+    pub table: &'a Table,
+    pub column: &'a str,
+}
+
+impl ReadVectors for TakenVectors<'_> {
+    fn read<'a>(&'a self, row_addrs: &'a [u64]) -> BoxFuture<'a, Result<RecordBatch>> {
+        async { Ok(self.table.take(&[self.column.to_string()], row_addrs).await?) }.boxed()
+    }
+}
+
 impl Table {
     /// Finds the nearest rows by an index, with the distances of their stored vectors: at least the nearest `nearest.k`
     /// that the index leads to, by ascending distance, then by address. Rows without a distance are left out.
     ///
-    /// `candidates` is the number of rows of the index that are compared exactly; as many as needed if `None`.
+    /// `candidates` is the number of rows of the index that are compared exactly; as many as needed if `None`. Their vectors
+    /// are read by `vectors`.
     ///
     /// # Errors
     /// As for [`Table::scan`]; the error of the memory pool when it is exhausted.
@@ -62,13 +86,26 @@ impl Table {
         nearest: &Nearest,
         rows: Option<Arc<RowIdSet>>,
         candidates: Option<usize>,
+        vectors: &impl ReadVectors,
         memory: &Arc<dyn MemoryPool>,
     ) -> Result<Vec<NearRow>> {
+        Ok(self.nearest_counted(nearest, rows, candidates, vectors, memory).await?.0)
+    }
+
+    /// As [`Table::nearest_by_index`], with the number of candidates that the index was asked for.
+    pub(crate) async fn nearest_counted(
+        &self,
+        nearest: &Nearest,
+        rows: Option<Arc<RowIdSet>>,
+        candidates: Option<usize>,
+        vectors: &impl ReadVectors,
+        memory: &Arc<dyn MemoryPool>,
+    ) -> Result<(Vec<NearRow>, usize)> {
         let candidates_memory = MemoryConsumer::new("candidates of vector_search").register(memory);
         let memory = MemoryConsumer::new("vector_search").register(memory);
-        let k = nearest.k;
+        let (k, num_rows) = (nearest.k, rows.as_ref().map_or_else(|| self.num_rows(), |rows| rows.len()));
         let first = k.saturating_mul(CANDIDATES_PER_ROW).saturating_add(FIRST_CANDIDATES);
-        let mut limit = candidates.unwrap_or(first).max(k);
+        let mut limit = candidates.unwrap_or(first.max(nearest.candidates_min)).max(k);
         let mut compared = Compared::default();
         loop {
             let approximate = self.approximate(nearest, rows.clone(), limit, &candidates_memory).await?;
@@ -77,7 +114,7 @@ impl Table {
             loop {
                 until = until.min(approximate.len());
                 let new: Vec<u64> = approximate[..until].iter().map(|row| row.row_addr).collect();
-                self.compare(nearest, &new, &mut compared, &memory).await?;
+                self.compare(nearest, new, vectors, &mut compared, &memory).await?;
                 if until == approximate.len() || compared.missing(&approximate, until, k) <= MISSING_SHARE * k as f64 {
                     break;
                 }
@@ -86,8 +123,9 @@ impl Table {
             // With more rows of the same distance than there are candidates, those with the least addresses are due.
             let is_tie = compared.kth(k) == compared.kth(usize::MAX);
             let is_done = is_all || candidates.is_some() || (until < approximate.len() && !is_tie);
-            if is_done || (!is_tie && compared.missing_beyond(&approximate, k) <= MISSING_SHARE * k as f64) {
-                return Ok(compared.into_rows());
+            let missing = || compared.missing_beyond(&approximate, k, num_rows);
+            if is_done || (!is_tie && missing() <= MISSING_SHARE * k as f64) {
+                return Ok((compared.into_rows(), limit));
             }
             limit = limit.saturating_mul(MORE_CANDIDATES);
         }
@@ -124,22 +162,23 @@ impl Table {
     async fn compare(
         &self,
         nearest: &Nearest,
-        row_addrs: &[u64],
+        mut new: Vec<u64>,
+        vectors: &impl ReadVectors,
         compared: &mut Compared,
         memory: &MemoryReservation,
     ) -> Result<()> {
-        let mut new: Vec<u64> = row_addrs.to_vec();
         new.retain(|row_addr| !compared.exact.contains_key(row_addr));
         if new.is_empty() {
             return Ok(());
         }
+        new.sort_unstable();
         memory.try_resize((compared.exact.len() + new.len()).saturating_mul(2 * CANDIDATE_BYTES))?;
         let row_bytes = nearest.query.get_array_memory_size().max(1);
         for some in new.chunks((BYTES_PER_READ / row_bytes).max(FIRST_ROWS)) {
-            let vectors = self.take(std::slice::from_ref(&nearest.column), some).await?;
-            let bytes = vectors.get_array_memory_size();
+            let read = vectors.read(some).await?;
+            let bytes = read.get_array_memory_size();
             memory.try_grow(bytes)?;
-            let found = self.distances(nearest, vectors, some).await?;
+            let found = self.distances(nearest, read, some).await?;
             memory.shrink(bytes);
             // A row without a vector is not compared again.
             compared.exact.extend(some.iter().map(|row_addr| (*row_addr, None)));
@@ -190,14 +229,6 @@ impl Table {
     }
 }
 
-/// Returns the number of partitions that a search compares at least by default: 4 √n of n, which are all of up to 16, 64 of
-/// 256, and 400 of 10,000.
-#[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
-pub fn default_probes(num_partitions: usize) -> usize {
-    let probes = (PROBES_FACTOR * (num_partitions as f64).sqrt()).ceil() as usize;
-    probes.min(num_partitions).max(1)
-}
-
 pub(crate) fn in_order(one: &NearRow, other: &NearRow) -> std::cmp::Ordering {
     one.distance.total_cmp(&other.distance).then(one.row_addr.cmp(&other.row_addr))
 }
@@ -228,13 +259,27 @@ impl Compared {
         chances.take_while(|chance| *chance > 1e-9).sum()
     }
 
-    /// Returns how many of the nearest `k` rows are expected among the rows that are no candidates, if there are as many
-    /// of these at the distance of the last candidate.
-    fn missing_beyond(&self, candidates: &[NearRow], k: usize) -> f64 {
+    /// Returns how many of the nearest `k` rows are expected among the rows of a table that are no candidates.
+    ///
+    /// The number of rows within a distance grows by a factor of `e^(growth × distance)`, as it does in the later half of the
+    /// candidates. The expectation is the integral of `num × growth × e^(growth × x) × chance(last distance + x)` over all
+    /// positive `x`.
+    fn missing_beyond(&self, candidates: &[NearRow], k: usize, num_rows: u64) -> f64 {
         let (Some(errors), Some(last), Some(kth)) = (self.errors(candidates), candidates.last(), self.kth(k)) else {
             return 0.0;
         };
-        errors.chance(kth, last.distance) * candidates.len() as f64
+        let (num, others) = (candidates.len() as f64, num_rows.saturating_sub(candidates.len() as u64) as f64);
+        let chance = errors.chance(kth, last.distance);
+        let span = f64::from(last.distance) - f64::from(candidates[candidates.len() / 2].distance);
+        let growth = std::f64::consts::LN_2 / span;
+        let margin = f64::from(kth) - f64::from(last.distance) - errors.mean;
+        let spread = growth * errors.deviation;
+        let grown = (growth * margin + spread * spread / 2.0).exp() * normal(margin / errors.deviation + spread);
+        match grown.is_finite() && errors.deviation > 0.0 {
+            true => (num * (grown - chance)).clamp(0.0, others),
+            // The candidates are equally far, or nothing is known of the errors.
+            false => (num * chance).min(others),
+        }
     }
 
     /// Returns the errors of the later half of these candidates.
@@ -291,7 +336,7 @@ fn normal(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, NearRow, default_probes, normal};
+    use super::{Compared, NearRow, normal};
 
     #[test]
     fn the_normal_distribution() {
@@ -312,7 +357,10 @@ mod tests {
         assert!((0.1..1.0).contains(&expected), "{expected}");
         assert_eq!(compared.missing(&candidates, 20, 21), f64::INFINITY);
         assert_eq!(Compared::default().missing(&candidates, 0, 1), f64::INFINITY);
-        assert!(compared.missing_beyond(&candidates[..20], 5) < 1e-9);
+        assert!(compared.missing_beyond(&candidates[..20], 5, 1_000) < 1e-9);
+        let beyond = |num_rows| compared.missing_beyond(&candidates[..20], 20, num_rows);
+        assert!((0.1..5.0).contains(&beyond(1_000)), "{}", beyond(1_000));
+        assert_eq!((beyond(20), beyond(10)), (0.0, 0.0), "there are no others");
     }
 
     #[test]
@@ -323,12 +371,5 @@ mod tests {
         assert!(compared.missing(&candidates, 10, 10) < 1e-9);
         let rows = compared.into_rows();
         assert!(rows.is_sorted_by(|one, other| one.distance <= other.distance) && rows.len() == 10);
-    }
-
-    #[test]
-    fn few_partitions_are_all_searched() {
-        let found = [1, 2, 16, 17, 256, 10_000].map(default_probes);
-        assert_eq!(found, [1, 2, 16, 17, 64, 400]);
-        assert_eq!(default_probes(0), 1);
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use super::data::{TestResult, append, latest, memory_lake, schema, small, table_name, test_lake};
 use super::reading::vector_table;
+use crate::recall::Measured;
 use crate::{
     BuiltIndex, ChangeNote, CommitMode, Error, IfExists, IndexKind, LakeStore, Metric, NewIndex, ScanRequest,
     WriteOptions,
@@ -112,7 +113,8 @@ async fn indexes_have_names_and_are_kept_replaced_and_dropped() -> TestResult {
     let replaced = lake.create_index(&name, &named("a", "v", flat(3), IfExists::Replace), &ignored).await?;
     assert_eq!((replaced.version, replaced.is_new), (3, true));
     let table = latest(&lake, &name).await?;
-    assert_eq!(table.search_partitions("v", Metric::L2).await?, Some(3));
+    let searched = table.searched_index("v", Metric::L2).await?;
+    assert_eq!(searched.map(|index| index.num_partitions), Some(3));
     let error = lake.create_index(&name, &named("a", "id", IndexKind::BTree, IfExists::Replace), &ignored).await;
     assert!(error.expect_err("another column").to_string().contains("index of another column"));
     // Without a name, each kind of a column has one of its own.
@@ -153,6 +155,12 @@ async fn the_recall_of_vector_indexes_is_kept_until_the_index_is_gone() -> TestR
     lake.clean_measured(&name).await?;
     let measured = lake.objects().list("indexes/t").await?;
     assert_eq!(measured.len(), 1);
+    let json = lake.objects().get(&measured[0]).await?.ok_or("what was measured")?;
+    let probes = serde_json::from_slice::<Measured>(&json)?.probes;
+    assert_eq!(probes.iter().map(|of| of.rank).collect::<Vec<_>>(), [10, 100, 1_000]);
+    assert!(probes.iter().all(|of| (1..=2).contains(&of.probes)), "{probes:?}");
+    let searched = table.searched_index("v", Metric::L2).await?.ok_or("an index")?;
+    assert_eq!(searched.default_probes(10, 600, 600), 2, "at least the root of the number of partitions");
     // Rows that are not covered, and the index over all rows, which is another one.
     write_vectors(lake, 600..700).await?;
     let optimized = lake.optimize_indexes(&name, None, &ignored).await?;

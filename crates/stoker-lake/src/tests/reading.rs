@@ -157,7 +157,16 @@ pub async fn vector_table(lake: &LakeStore) -> Result<Table, Box<dyn std::error:
 
 /// An exact search for the three nearest vectors.
 fn nearest(query: ArrayRef) -> Nearest {
-    Nearest { column: "v".into(), query, k: 3, metric: Metric::L2, use_index: false, nprobes: None, nprobes_min: None }
+    Nearest {
+        column: "v".into(),
+        query,
+        k: 3,
+        metric: Metric::L2,
+        use_index: false,
+        nprobes: None,
+        nprobes_min: None,
+        candidates_min: 0,
+    }
 }
 
 #[tokio::test]

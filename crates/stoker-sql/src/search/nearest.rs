@@ -16,8 +16,9 @@ use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use futures::StreamExt as _;
-use stoker_lake::{NearRow, Nearest, ROW_ADDR, RowIdSet, ScanRequest, default_probes};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
+use stoker_lake::{DenseColumn, NearRow, Nearest, ROW_ADDR, ReadVectors, RowIdSet, ScanRequest, SearchedIndex};
 use stoker_types::to_usize;
 
 use super::search_exec::Allowed;
@@ -58,16 +59,17 @@ pub(super) async fn nearest(
 ) -> DfResult<RecordBatch> {
     let table = &heavy.table;
     let candidates = candidates(search.k, search.refine);
-    let num_partitions = match search.use_index {
-        true => table.search_partitions(&search.column, search.metric).await?,
+    let index = match search.use_index {
+        true => table.searched_index(&search.column, search.metric).await?,
         false => None,
     };
-    let use_index = num_partitions.is_some_and(|num_partitions| {
-        let probes = search.nprobes.unwrap_or_else(|| default_probes(num_partitions));
-        allowed.is_none_or(|allowed| {
-            let (num_allowed, num_rows) = (allowed.rows.len(), table.num_rows());
-            !exact_costs_less(num_allowed, num_rows, candidates, probes, num_partitions)
-        })
+    let num_rows = table.num_rows();
+    let num_allowed = allowed.map_or(num_rows, |allowed| allowed.rows.len());
+    let nprobes_min = index.as_ref().map(|index| index.default_probes(search.k, num_allowed, num_rows));
+    let candidates_min = index.as_ref().map_or(0, SearchedIndex::candidates_min);
+    let use_index = index.is_some_and(|index| {
+        let probes = search.nprobes.or(nprobes_min).unwrap_or(index.num_partitions);
+        allowed.is_none() || !exact_costs_less(num_allowed, num_rows, candidates, probes, index.num_partitions)
     });
     let of_table = |k: usize, use_index: bool| Nearest {
         column: search.column.clone(),
@@ -76,14 +78,16 @@ pub(super) async fn nearest(
         metric: search.metric,
         use_index,
         nprobes: search.nprobes,
-        nprobes_min: num_partitions.map(default_probes),
+        nprobes_min,
+        candidates_min,
     };
     let rows = allowed.map(|allowed| allowed.rows.clone());
     let found = match (use_index, &rows) {
         (true, _) => {
             let candidates = search.refine.map(|_| candidates);
             let nearest = of_table(search.k, true);
-            Some(table.nearest_by_index(&nearest, rows.clone(), candidates, context.memory_pool()).await?)
+            let vectors = Vectors::of(heavy, &search.column).await?;
+            Some(table.nearest_by_index(&nearest, rows.clone(), candidates, &vectors, context.memory_pool()).await?)
         }
         (false, Some(rows)) => nearest_of_few(heavy, &of_table(search.k, false), rows, context).await?,
         (false, None) => None,
@@ -126,6 +130,33 @@ pub(super) async fn nearest(
             return Ok(sorted.slice(0, num_rows.min(search.k)));
         }
         fetch = fetch.saturating_mul(4);
+    }
+}
+
+/// The vectors of a column, which are read by chunk scan if they are stored as plain bytes.
+struct Vectors<'a> {
+    heavy: &'a HeavyTable,
+    name: &'a str,
+    dense: Option<Arc<DenseColumn>>,
+}
+
+impl<'a> Vectors<'a> {
+    async fn of(heavy: &'a HeavyTable, name: &'a str) -> DfResult<Self> {
+        Ok(Self { heavy, name, dense: heavy.dense(name).await? })
+    }
+}
+
+impl ReadVectors for Vectors<'_> {
+    fn read<'a>(&'a self, row_addrs: &'a [u64]) -> BoxFuture<'a, DfResult<RecordBatch>> {
+        async {
+            let Some(column) = &self.dense else {
+                return Ok(self.heavy.table.take(&[self.name.to_string()], row_addrs).await?);
+            };
+            let vectors = self.heavy.dense_values(self.name, column, row_addrs).await?;
+            let schema = Schema::new(vec![Field::new(self.name, column.data_type.clone(), true)]);
+            Ok(RecordBatch::try_new(Arc::new(schema), vec![vectors])?)
+        }
+        .boxed()
     }
 }
 
