@@ -25,6 +25,12 @@ const LEFT_OVER_AFTER: Duration = Duration::from_secs(600);
 /// `<table>/<branch>`.
 const CLAIMS: &str = "branches";
 
+/// The object by which this process took a branch.
+struct Claim {
+    path: String,
+    token: Bytes,
+}
+
 impl LakeStore {
     /// Whether a table has the branch of a name; `true` for the main branch of any table. The folder of a branch says
     /// nothing: one that was made or dropped in part has files.
@@ -67,7 +73,7 @@ impl LakeStore {
     /// other process makes or drops it.
     ///
     /// # Errors
-    /// [`Error::BranchExists`]; [`Error::InvalidRequest`] for a name that cannot be that of a new branch; kind
+    /// Those of `forget`; [`Error::UnsafeStore`]; [`Error::BranchExists`]; [`Error::InvalidRequest`] for a name that cannot be that of a new branch; kind
     /// `Unavailable` if another process makes or drops the branch, or a cleanup may have removed the version meanwhile;
     /// storage errors.
     pub async fn create_branch(
@@ -139,11 +145,12 @@ impl LakeStore {
 
     /// Removes a branch with its versions, its indexes, and the files that only they name.
     ///
-    /// `forget` removes what others keep of the branch. It runs when the branch is gone, while no other process makes it
-    /// again.
+    /// `forget` removes what others keep of the branch. It runs when the branch is gone, also before this call, while no
+    /// other process makes it again.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a branch that does not exist; [`Error::InvalidRequest`] for the main branch, if branches
+    /// Those of `forget`; [`Error::UnsafeStore`]; [`Error::NotFound`] for a branch that does not exist;
+    /// [`Error::InvalidRequest`] for the main branch, if branches
     /// began at this one, if tags name its versions, or if streams hold versions of it and `held` refuses that; kind
     /// `Unavailable` if another process makes or drops it; storage errors, after which the call may be repeated.
     pub async fn drop_branch(
@@ -157,12 +164,12 @@ impl LakeStore {
             return Err(Error::InvalidRequest { attempted: format!("dropping branch 'main' of table {name}"), reason });
         }
         let claim = self.claim_branch(name).await?;
-        let mut dropped = self.drop_claimed(name, held).await;
-        if dropped.is_ok() {
-            dropped = forget(name).await;
-        }
+        let dropped = self.drop_claimed(name, held).await;
+        // An earlier call that failed may have removed the branch, and no more.
+        let is_gone = dropped.as_ref().map_or_else(|error| error.kind() == ErrorKind::NotFound, |()| true);
+        let forgotten = if is_gone { forget(name).await } else { Ok(()) };
         self.release(&claim).await;
-        dropped
+        dropped.and(forgotten)
     }
 
     async fn drop_claimed(&self, name: &TableName, held: HeldVersions) -> Result<()> {
@@ -230,17 +237,21 @@ impl LakeStore {
         }
     }
 
-    /// Takes a branch, so that no other process makes or drops it meanwhile. Returns the claim.
-    async fn claim_branch(&self, name: &TableName) -> Result<String> {
+    /// Takes a branch, so that no other process makes or drops it meanwhile.
+    async fn claim_branch(&self, name: &TableName) -> Result<Claim> {
         let objects = self.unlimited().objects();
         let path = format!("{CLAIMS}/{}/{}", name.root(), name.branch().unwrap_or_default());
+        let token = Bytes::from(Uuid::new_v4().to_string());
         for _ in 0..2 {
-            let token = Uuid::new_v4().to_string();
-            if objects.claim(&path, Bytes::from(token)).await? == PutOutcome::Created {
-                return Ok(path);
+            if objects.claim(&path, token.clone()).await? == PutOutcome::Created {
+                return Ok(Claim { path, token });
             }
-            let Some((token, entry)) = objects.get_with_entry(&path).await? else { continue };
-            if !entry.is_older_than(self.left_over_after()) || !self.remove_claim(&objects, &path, &token).await? {
+            let Some((found, entry)) = objects.get_with_entry(&path).await? else { continue };
+            if found == token {
+                // The answer to the request that created it was lost.
+                return Ok(Claim { path, token });
+            }
+            if !entry.is_older_than(self.left_over_after()) || !self.remove_claim(&objects, &path, &found).await? {
                 return Err(self.busy(name));
             }
         }
@@ -269,9 +280,17 @@ impl LakeStore {
         Ok(is_same)
     }
 
-    async fn release(&self, claim: &str) {
-        if let Err(error) = self.unlimited().objects().delete(claim).await {
-            tracing::warn!(%error, "nobody can make or drop the branch of _stoker/{claim} for some minutes");
+    /// Removes a claim, unless another process took the branch because this one took very long.
+    async fn release(&self, Claim { path, token }: &Claim) {
+        let objects = self.unlimited().objects();
+        let released = async {
+            match objects.get(path).await? {
+                Some(found) if found == *token => objects.delete(path).await,
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = released.await {
+            tracing::warn!(%error, "nobody can make or drop the branch of _stoker/{path} for some minutes");
         }
     }
 

@@ -268,18 +268,23 @@ async fn one_process_takes_a_branch_from_an_interrupted_one() -> TestResult {
         let busy = lake.create_branch(&table, "dev", nothing).await.expect_err("another process makes it");
         assert_eq!(busy.kind(), ErrorKind::Unavailable, "{busy}");
         fs::File::options().append(true).open(&claim)?.set_times(old())?;
-        let running = AtomicUsize::new(0);
-        let (uri, name, running) = (&uri, &name, &running);
+        let (running, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (uri, name, running, returned) = (&uri, &name, &running, &returned);
         let makers = (0..6).map(|_| async move {
             let other = LakeStore::open(uri, &StorageOptions::default()).await?;
             let from = latest(&other, name).await?;
             let alone = async |_: &TableName| {
                 assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one process at a time");
-                tokio::task::yield_now().await;
+                // The others come while this one works.
+                while returned.load(Ordering::SeqCst) < 5 {
+                    tokio::task::yield_now().await;
+                }
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok(())
             };
-            other.create_branch(&from, "dev", alone).await
+            let made = other.create_branch(&from, "dev", alone).await;
+            returned.fetch_add(1, Ordering::SeqCst);
+            made
         });
         let made = futures::future::join_all(makers).await;
         let num_made = made.iter().filter(|made| made.is_ok()).count();
