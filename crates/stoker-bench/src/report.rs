@@ -92,7 +92,7 @@ impl Section {
     /// Measures a repetition of a line and adds it. In a turn for profiles, only a path that missed its bar runs.
     ///
     /// # Errors
-    /// Those of the measurement; a `perf` that fails.
+    /// Those of the measurement. A profile that fails becomes a note.
     pub fn measure(
         &mut self,
         name: &str,
@@ -103,9 +103,14 @@ impl Section {
             self.add(name, role, work()?);
         } else if self.missed(name) {
             eprintln!("{}: {name} missed its bar: profile", self.title);
-            let (_, shares) = profile::recorded(work)?;
-            if let Some(line) = self.lines.iter_mut().find(|line| line.name == name) {
-                line.profile = Some(shares);
+            match profile::recorded(work) {
+                Ok((_, shares)) => {
+                    if let Some(line) = self.lines.iter_mut().find(|line| line.name == name) {
+                        line.profile = Some(shares);
+                    }
+                }
+                // What was measured stays.
+                Err(error) => self.note(format!("No profile of {name}: {error:#}")),
             }
         }
         Ok(())
