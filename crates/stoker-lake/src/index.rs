@@ -494,7 +494,7 @@ impl Table {
     /// Storage errors.
     pub async fn searched_index(&self, column: &str, metric: Metric) -> Result<Option<SearchedIndex>> {
         let Some((index, num_partitions)) = self.searched(column, metric).await? else { return Ok(None) };
-        Ok(Some(SearchedIndex::new(num_partitions, self.known_measured(index.uuid).await?)))
+        Ok(Some(SearchedIndex::new(num_partitions, self.known_measured(index.uuid).await)))
     }
 
     /// Returns the name of the index that answers searches of a vector column by this distance, or `None` if there is no

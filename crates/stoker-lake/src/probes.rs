@@ -5,8 +5,8 @@
 //! some vectors, and how many partitions have to be searched until almost all of these rows are among them. A search with
 //! a filter wants more: the nearest 10 of a tenth of the rows are about as far as the nearest 100 of all.
 //!
-//! Vectors of the table are not vectors of other sources, as texts are beside images, so a search compares at least `√n` of
-//! `n` partitions.
+//! Queries may come from another source than the table, such as texts that search images, so a search compares at least `√n`
+//! of `n` partitions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,9 @@ use stoker_types::to_usize;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+use crate::again::again;
 use crate::recall::Measured;
+use crate::rerank::first_candidates;
 use crate::{Error, Metric, Result, Table};
 
 /// The ranks up to which the partitions of the nearest rows are measured.
@@ -31,7 +33,7 @@ pub(crate) const RANKS: [usize; 3] = [10, 100, 1_000];
 const SHARE: f64 = 0.98;
 /// Between two ranks, the partition of one row in this many is measured.
 const STEPS: [usize; RANKS.len()] = [1, 3, 30];
-/// The partitions that are searched where nothing was measured: this factor times the square root of their number.
+/// The partitions that are searched at least where nothing was measured: this factor times the square root of their number.
 const PROBES_FACTOR: f64 = 4.0;
 /// How long an index counts as not measured after its measurement was not found.
 const ABSENT_FOR: Duration = Duration::from_secs(60);
@@ -58,19 +60,22 @@ impl SearchedIndex {
         Self { num_partitions, measured }
     }
 
-    /// The least number of rows whose stored vectors a search may compare by default.
-    pub fn candidates_min(&self) -> usize {
-        self.measured.candidates
+    /// The number of candidates that a search for the nearest `k` rows asks for at first by default.
+    pub fn num_candidates(&self, k: usize) -> usize {
+        first_candidates(k).max(self.measured.candidates)
     }
 
     /// Returns the number of partitions that a search for the nearest `k` of `num_allowed` rows compares at least by
     /// default, where the table has `num_rows`.
     pub fn default_probes(&self, k: usize, num_allowed: u64, num_rows: u64) -> usize {
         let rank = (k as u128).saturating_mul(u128::from(num_rows)).div_ceil(u128::from(num_allowed.max(1)));
-        let measured = self.measured.probes.iter().find(|of| u128::from(of.rank) >= rank);
-        let probes = match measured {
+        let measured = &self.measured.probes;
+        let probes = match measured.iter().find(|of| u128::from(of.rank) >= rank) {
             Some(of) => to_usize(of.probes).max(times_root(1.0, self.num_partitions)),
-            None => times_root(PROBES_FACTOR, self.num_partitions),
+            None => {
+                let most = measured.last().map_or(0, |of| to_usize(of.probes));
+                most.max(times_root(PROBES_FACTOR, self.num_partitions))
+            }
         };
         probes.min(self.num_partitions).max(1)
     }
@@ -111,13 +116,17 @@ impl MeasuredIndexes {
 }
 
 impl Table {
-    /// Returns what was measured of an index; nothing for one that was not measured.
-    pub(crate) async fn known_measured(&self, index: Uuid) -> Result<Arc<Measured>> {
+    /// Returns what was measured of an index; nothing for one that was not measured, or whose measurement cannot be read.
+    pub(crate) async fn known_measured(&self, index: Uuid) -> Arc<Measured> {
         let known = &self.lake().inner.measured;
-        match known.get(index) {
-            Some(measured) => Ok(measured),
-            None => Ok(known.keep(index, self.measured(index).await?)),
+        if let Some(measured) = known.get(index) {
+            return measured;
         }
+        let read = again(async || self.measured(index).await).await;
+        known.keep(index, read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was measured of an index cannot be read; searches compare as many partitions as without");
+            None
+        }))
     }
 
     /// Measures how many partitions have almost all of the nearest rows: for some queries, given with the addresses of
@@ -132,6 +141,9 @@ impl Table {
         index: Arc<dyn VectorIndex>,
         nearest: &[(ArrayRef, Vec<u64>)],
     ) -> Result<Vec<RankProbes>> {
+        if index.ivf_model().centroids_array().is_none() {
+            return Ok(Vec::new());
+        }
         let mut tally = ProbesTally::new(index.total_partitions());
         for (query, row_addrs) in nearest {
             let (positions, weights): (Vec<usize>, Vec<u64>) = sampled(row_addrs.len()).unzip();
@@ -248,11 +260,13 @@ mod tests {
 
     #[test]
     fn searches_with_filters_compare_more_partitions() {
-        let index = index(256, &[(10, 3), (100, 40), (1_000, 300)]);
+        let of_uniform = index(256, &[(10, 100), (1_000, 200)]);
+        assert_eq!(of_uniform.default_probes(1_001, 10, 10), 200, "no fewer than were measured");
+        let index = index(256, &[(10, 3), (100, 40), (1_000, 50)]);
         let probes = |k, num_allowed| index.default_probes(k, num_allowed, 100_000);
         assert_eq!([probes(1, 100_000), probes(10, 100_000)], [16, 16], "at least √256");
         assert_eq!([probes(11, 100_000), probes(10, 10_000), probes(100, 100_000)], [40, 40, 40]);
-        assert_eq!([probes(10, 1_000), probes(101, 100_000)], [256, 256], "at most all");
+        assert_eq!([probes(10, 1_000), probes(101, 100_000)], [50, 50]);
         assert_eq!([probes(10, 999), probes(usize::MAX, 0)], [64, 64], "as if it was not measured");
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct Measured {
     /// How many partitions have the nearest rows, by ascending rank. Earlier versions did not measure it.
     #[serde(default)]
     pub probes: Vec<RankProbes>,
-    /// How many rows of the index three quarters of the searches needed at most.
+    /// How many candidates three quarters of the searches asked the index for at most.
     #[serde(default)]
     pub candidates: usize,
 }
@@ -184,7 +184,7 @@ impl Table {
         })?;
         for segment in segments {
             let path = measured_path(self.name(), segment.uuid);
-            self.lake().objects().put_if_absent(&path, Bytes::from(json.clone())).await?;
+            self.lake().objects().put(&path, Bytes::from(json.clone())).await?;
             self.lake().inner.measured.forget(segment.uuid);
         }
         Ok(())
@@ -235,7 +235,7 @@ impl Table {
         let probes = searched.default_probes(RANK, self.num_rows(), self.num_rows());
         let memory: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         let vectors = TakenVectors { table: self, column };
-        let search = async |vector: &ArrayRef, candidates_min: usize| {
+        let search = async |vector: &ArrayRef, num_candidates: usize| {
             let nearest = Nearest {
                 column: column.to_string(),
                 query: vector.clone(),
@@ -244,7 +244,7 @@ impl Table {
                 use_index: true,
                 nprobes: None,
                 nprobes_min: Some(probes),
-                candidates_min,
+                num_candidates,
             };
             let searched = self.nearest_counted(&nearest, None, None, &vectors, &memory).await;
             searched.map_err(|source| Error::of_scan(self.comparing(), source))

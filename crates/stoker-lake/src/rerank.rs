@@ -104,8 +104,7 @@ impl Table {
         let candidates_memory = MemoryConsumer::new("candidates of vector_search").register(memory);
         let memory = MemoryConsumer::new("vector_search").register(memory);
         let (k, num_rows) = (nearest.k, rows.as_ref().map_or_else(|| self.num_rows(), |rows| rows.len()));
-        let first = k.saturating_mul(CANDIDATES_PER_ROW).saturating_add(FIRST_CANDIDATES);
-        let mut limit = candidates.unwrap_or(first.max(nearest.candidates_min)).max(k);
+        let mut limit = candidates.unwrap_or(first_candidates(k).max(nearest.num_candidates)).max(k);
         let mut compared = Compared::default();
         loop {
             let approximate = self.approximate(nearest, rows.clone(), limit, &candidates_memory).await?;
@@ -175,9 +174,9 @@ impl Table {
         memory.try_resize((compared.exact.len() + new.len()).saturating_mul(2 * CANDIDATE_BYTES))?;
         let row_bytes = nearest.query.get_array_memory_size().max(1);
         for some in new.chunks((BYTES_PER_READ / row_bytes).max(FIRST_ROWS)) {
-            let read = vectors.read(some).await?;
-            let bytes = read.get_array_memory_size();
+            let bytes = some.len().saturating_mul(row_bytes);
             memory.try_grow(bytes)?;
+            let read = vectors.read(some).await?;
             let found = self.distances(nearest, read, some).await?;
             memory.shrink(bytes);
             // A row without a vector is not compared again.
@@ -229,6 +228,11 @@ impl Table {
     }
 }
 
+/// Returns how many candidates an index is asked for at first.
+pub(crate) fn first_candidates(k: usize) -> usize {
+    k.saturating_mul(CANDIDATES_PER_ROW).saturating_add(FIRST_CANDIDATES)
+}
+
 pub(crate) fn in_order(one: &NearRow, other: &NearRow) -> std::cmp::Ordering {
     one.distance.total_cmp(&other.distance).then(one.row_addr.cmp(&other.row_addr))
 }
@@ -259,11 +263,8 @@ impl Compared {
         chances.take_while(|chance| *chance > 1e-9).sum()
     }
 
-    /// Returns how many of the nearest `k` rows are expected among the rows of a table that are no candidates.
-    ///
-    /// The number of rows within a distance grows by a factor of `e^(growth × distance)`, as it does in the later half of the
-    /// candidates. The expectation is the integral of `num × growth × e^(growth × x) × chance(last distance + x)` over all
-    /// positive `x`.
+    /// Returns how many of the nearest `k` rows are expected among the rows of a table that are no candidates, if the number
+    /// of rows within a distance grows as it does in the later half of the candidates.
     fn missing_beyond(&self, candidates: &[NearRow], k: usize, num_rows: u64) -> f64 {
         let (Some(errors), Some(last), Some(kth)) = (self.errors(candidates), candidates.last(), self.kth(k)) else {
             return 0.0;
@@ -271,14 +272,13 @@ impl Compared {
         let (num, others) = (candidates.len() as f64, num_rows.saturating_sub(candidates.len() as u64) as f64);
         let chance = errors.chance(kth, last.distance);
         let span = f64::from(last.distance) - f64::from(candidates[candidates.len() / 2].distance);
-        let growth = std::f64::consts::LN_2 / span;
         let margin = f64::from(kth) - f64::from(last.distance) - errors.mean;
-        let spread = growth * errors.deviation;
-        let grown = (growth * margin + spread * spread / 2.0).exp() * normal(margin / errors.deviation + spread);
-        match grown.is_finite() && errors.deviation > 0.0 {
-            true => (num * (grown - chance)).clamp(0.0, others),
-            // The candidates are equally far, or nothing is known of the errors.
-            false => (num * chance).min(others),
+        // All of them are farther than the last candidate.
+        let most = others * chance;
+        match num * chances_beyond(std::f64::consts::LN_2 / span, margin, errors.deviation) {
+            // The candidates are equally far, or there are no errors.
+            expected if expected.is_nan() => (num * chance).min(most),
+            expected => expected.clamp(0.0, most),
         }
     }
 
@@ -324,6 +324,17 @@ impl Errors {
     }
 }
 
+/// Returns the integral of `growth × e^(growth × x) × Φ((margin - x) / deviation)` over all positive `x`: how many rows
+/// beyond a distance are expected nearer than another one, for each row within it. NaN unless all three are finite and the
+/// deviation is positive.
+fn chances_beyond(growth: f64, margin: f64, deviation: f64) -> f64 {
+    if !(growth.is_finite() && margin.is_finite() && deviation > 0.0) {
+        return f64::NAN;
+    }
+    let spread = growth * deviation;
+    (growth * margin + spread * spread / 2.0).exp() * normal(margin / deviation + spread) - normal(margin / deviation)
+}
+
 /// The distribution function of the standard normal distribution, with an error below 8e-8 (Abramowitz and Stegun,
 /// formula 26.2.17).
 fn normal(value: f64) -> f64 {
@@ -336,13 +347,32 @@ fn normal(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, NearRow, normal};
+    use super::{Compared, NearRow, chances_beyond, normal};
 
     #[test]
     fn the_normal_distribution() {
         for (value, expected) in [(0.0, 0.5), (1.0, 0.841_344_75), (-2.0, 0.022_750_13), (6.0, 1.0), (-9.0, 0.0)] {
             assert!((normal(value) - expected).abs() < 1e-6, "{value}: {}", normal(value));
         }
+    }
+
+    #[test]
+    fn rows_beyond_the_candidates_are_counted() {
+        for (growth, margin, deviation) in [(0.1, 0.0, 1.0), (0.5, -2.0, 1.5), (2.0, 3.0, 0.7), (0.01, -1.0, 4.0)] {
+            let step = 1e-3;
+            let chance = |x: f64| growth * (growth * x).exp() * normal((margin - x) / deviation) * step;
+            let expected: f64 = (0..60_000).map(|number| chance((f64::from(number) + 0.5) * step)).sum();
+            let found = chances_beyond(growth, margin, deviation);
+            assert!((found - expected).abs() < 1e-4 * expected.max(1.0), "{growth}, {margin}: {found} and {expected}");
+        }
+        assert!(chances_beyond(f64::INFINITY, 0.0, 1.0).is_nan() && chances_beyond(1.0, 0.0, 0.0).is_nan());
+        // So many rows are at the distance of the last candidate that the number of all others is the bound.
+        let mut compared = Compared::default();
+        let crowd = |row: u64| NearRow { distance: 10.0 + row as f32 * 1e-6, row_addr: row };
+        let candidates: Vec<NearRow> = (0..100).map(crowd).collect();
+        compared.exact.extend(candidates.iter().map(|row| (row.row_addr, Some((row.row_addr % 10) as f32 + 5.0))));
+        let expected = compared.missing_beyond(&candidates, 10, 1_000_100);
+        assert!((1e4..1e6).contains(&expected), "{expected}");
     }
 
     #[test]
@@ -359,7 +389,7 @@ mod tests {
         assert_eq!(Compared::default().missing(&candidates, 0, 1), f64::INFINITY);
         assert!(compared.missing_beyond(&candidates[..20], 5, 1_000) < 1e-9);
         let beyond = |num_rows| compared.missing_beyond(&candidates[..20], 20, num_rows);
-        assert!((0.1..5.0).contains(&beyond(1_000)), "{}", beyond(1_000));
+        assert!((0.5..0.9).contains(&beyond(1_000)), "{}", beyond(1_000));
         assert_eq!((beyond(20), beyond(10)), (0.0, 0.0), "there are no others");
     }
 

@@ -49,18 +49,20 @@ impl RowIdSet {
     fn insert(&mut self, ids: &[u64]) {
         let Some(first) = ids.first() else { return };
         let offsets = self.rows.entry(fragment_id(first >> 32)).or_default();
-        let before = offsets.len();
         let ranges = ids.chunk_by(|id, next| id + 1 == *next);
         if ranges.clone().count().saturating_mul(RANGE_IDS_MIN) <= ids.len() {
             let ends = ranges.filter_map(|range| Some(row_offset(*range.first()?)..=row_offset(*range.last()?)));
-            ends.for_each(|range| {
-                offsets.insert_range(range);
-            });
-        } else if offsets.append(ids.iter().copied().map(row_offset)).is_err() {
-            // Some are not above all that are in the set.
-            offsets.extend(ids.iter().copied().map(row_offset));
+            self.len += ends.map(|range| offsets.insert_range(range)).sum::<u64>();
+            return;
         }
-        self.len += offsets.len() - before;
+        self.len += match offsets.append(ids.iter().copied().map(row_offset)) {
+            Ok(num_ids) => num_ids,
+            // Some are not above all that are in the set.
+            Err(sorted) => {
+                let rest = &ids[usize::try_from(sorted.valid_until()).unwrap_or(usize::MAX).min(ids.len())..];
+                sorted.valid_until() + rest.iter().filter(|id| offsets.insert(row_offset(**id))).count() as u64
+            }
+        };
     }
 
     /// The number of ids.

@@ -101,8 +101,8 @@ pub struct Nearest {
     /// The number of partitions to search at least, without `nprobes`. Lance searches more if the distances of their
     /// centroids suggest it, or if it has not found `k` rows.
     pub nprobes_min: Option<usize>,
-    /// The least number of rows of an index whose stored vectors may be compared, if the search does not set it.
-    pub candidates_min: usize,
+    /// The number of candidates that an index is asked for at least, if the search does not set it.
+    pub num_candidates: usize,
 }
 
 /// A distance between vectors.

@@ -156,7 +156,8 @@ async fn the_recall_of_vector_indexes_is_kept_until_the_index_is_gone() -> TestR
     let measured = lake.objects().list("indexes/t").await?;
     assert_eq!(measured.len(), 1);
     let json = lake.objects().get(&measured[0]).await?.ok_or("what was measured")?;
-    let probes = serde_json::from_slice::<Measured>(&json)?.probes;
+    let Measured { probes, candidates, .. } = serde_json::from_slice(&json)?;
+    assert_eq!(candidates, 1_088, "one search of the index finds all rows");
     assert_eq!(probes.iter().map(|of| of.rank).collect::<Vec<_>>(), [10, 100, 1_000]);
     assert!(probes.iter().all(|of| (1..=2).contains(&of.probes)), "{probes:?}");
     let searched = table.searched_index("v", Metric::L2).await?.ok_or("an index")?;

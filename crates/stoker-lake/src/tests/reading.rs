@@ -165,7 +165,7 @@ fn nearest(query: ArrayRef) -> Nearest {
         use_index: false,
         nprobes: None,
         nprobes_min: None,
-        candidates_min: 0,
+        num_candidates: 0,
     }
 }
 

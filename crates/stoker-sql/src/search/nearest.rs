@@ -18,7 +18,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use stoker_lake::{DenseColumn, NearRow, Nearest, ROW_ADDR, ReadVectors, RowIdSet, ScanRequest, SearchedIndex};
+use stoker_lake::{DenseColumn, NearRow, Nearest, ROW_ADDR, ReadVectors, RowIdSet, ScanRequest};
 use stoker_types::to_usize;
 
 use super::search_exec::Allowed;
@@ -66,10 +66,13 @@ pub(super) async fn nearest(
     let num_rows = table.num_rows();
     let num_allowed = allowed.map_or(num_rows, |allowed| allowed.rows.len());
     let nprobes_min = index.as_ref().map(|index| index.default_probes(search.k, num_allowed, num_rows));
-    let candidates_min = index.as_ref().map_or(0, SearchedIndex::candidates_min);
+    let num_candidates = index.as_ref().map_or(0, |index| index.num_candidates(search.k));
     let use_index = index.is_some_and(|index| {
         let probes = search.nprobes.or(nprobes_min).unwrap_or(index.num_partitions);
-        allowed.is_none() || !exact_costs_less(num_allowed, num_rows, candidates, probes, index.num_partitions)
+        // An index that is asked for more rows than may be found gives some of them without a distance.
+        let asked = search.refine.map_or(num_candidates, |_| candidates);
+        let costs_less = || exact_costs_less(num_allowed, num_rows, candidates, probes, index.num_partitions);
+        allowed.is_none() || !(num_allowed <= asked as u64 || costs_less())
     });
     let of_table = |k: usize, use_index: bool| Nearest {
         column: search.column.clone(),
@@ -79,7 +82,7 @@ pub(super) async fn nearest(
         use_index,
         nprobes: search.nprobes,
         nprobes_min,
-        candidates_min,
+        num_candidates,
     };
     let rows = allowed.map(|allowed| allowed.rows.clone());
     let found = match (use_index, &rows) {

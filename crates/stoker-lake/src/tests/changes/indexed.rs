@@ -79,7 +79,7 @@ async fn indexes_find_updated_rows() -> TestResult {
             use_index: true,
             nprobes: Some(2),
             nprobes_min: None,
-            candidates_min: 0,
+            num_candidates: 0,
         };
         let request = ScanRequest { columns: vec!["id".into()], nearest: Some(nearest), ..ScanRequest::default() };
         assert_eq!(ids(request).await?, expected, "near {place}");
