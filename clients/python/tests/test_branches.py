@@ -261,7 +261,7 @@ def test_a_killed_process_leaves_a_branch_or_none(tmp_path: Path, moment: str) -
         if lake.sql("SELECT branch_name FROM branches(samples) WHERE branch_name = 'b'").to_arrow().num_rows:
             assert ids(lake, "samples AT (BRANCH => 'b')") in (list(range(NUM_ROWS)), list(range(10, NUM_ROWS)))
         if claim.exists():
-            with pytest.raises(stoker.UnavailableError, match="another process makes or drops this branch, or was interrupted"):
+            with pytest.raises(stoker.UnavailableError, match="another process makes or drops this branch"):
                 lake.execute("CREATE BRANCH IF NOT EXISTS b ON samples")
         for left in (*claim.parent.rglob("*"), *folder.rglob("*")):
             os.utime(left, (1, 1))
@@ -269,4 +269,5 @@ def test_a_killed_process_leaves_a_branch_or_none(tmp_path: Path, moment: str) -
         lake.execute("CREATE BRANCH b ON samples")
         assert ids(lake, "samples AT (BRANCH => 'b')") == list(range(NUM_ROWS))
         lake.execute("DROP BRANCH b ON samples")
-        assert not folder.exists() and not claim.exists()
+        assert not folder.exists()
+        assert not claim.exists()

@@ -86,15 +86,23 @@ fn times_root(factor: f64, num_partitions: usize) -> usize {
     (factor * (num_partitions as f64).sqrt()).ceil() as usize
 }
 
+/// What was measured of an index.
+#[derive(Debug)]
+struct Known {
+    measured: Arc<Measured>,
+    /// When the measurement was not found.
+    absent_since: Option<Instant>,
+}
+
 /// The measurements of indexes that this process has read.
 #[derive(Debug, Default)]
-pub(crate) struct MeasuredIndexes(Mutex<HashMap<Uuid, (Arc<Measured>, Option<Instant>)>>);
+pub(crate) struct MeasuredIndexes(Mutex<HashMap<Uuid, Known>>);
 
 impl MeasuredIndexes {
     /// Returns what was measured of an index, if it was read, or was not found recently.
     fn get(&self, index: Uuid) -> Option<Arc<Measured>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (measured, absent_since) = kept.get(&index)?;
+        let Known { measured, absent_since } = kept.get(&index)?;
         absent_since.is_none_or(|since| since.elapsed() < ABSENT_FOR).then(|| measured.clone())
     }
 
@@ -105,7 +113,7 @@ impl MeasuredIndexes {
         if kept.len() >= KEPT_MAX {
             kept.clear();
         }
-        kept.insert(index, (measured.clone(), absent_since));
+        kept.insert(index, Known { measured: measured.clone(), absent_since });
         measured
     }
 
