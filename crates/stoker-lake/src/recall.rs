@@ -246,7 +246,7 @@ impl Table {
                 nprobes_min: Some(probes),
                 num_candidates,
             };
-            let searched = self.nearest_counted(&nearest, None, None, &vectors, &memory).await;
+            let searched = self.nearest_by_index(&nearest, None, None, &vectors, &memory).await;
             searched.map_err(|source| Error::of_scan(self.comparing(), source))
         };
         let mut candidates = Vec::with_capacity(FIRST_QUERIES);

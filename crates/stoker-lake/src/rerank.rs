@@ -77,23 +77,11 @@ impl Table {
     /// that the index leads to, by ascending distance, then by address. Rows without a distance are left out.
     ///
     /// `candidates` is the number of rows of the index that are compared exactly; as many as needed if `None`. Their vectors
-    /// are read by `vectors`.
+    /// are read by `vectors`. Returns the number of rows that the index was asked for, too.
     ///
     /// # Errors
     /// As for [`Table::scan`]; the error of the memory pool when it is exhausted.
     pub async fn nearest_by_index(
-        &self,
-        nearest: &Nearest,
-        rows: Option<Arc<RowIdSet>>,
-        candidates: Option<usize>,
-        vectors: &impl ReadVectors,
-        memory: &Arc<dyn MemoryPool>,
-    ) -> Result<Vec<NearRow>> {
-        Ok(self.nearest_counted(nearest, rows, candidates, vectors, memory).await?.0)
-    }
-
-    /// As [`Table::nearest_by_index`], with the number of candidates that the index was asked for.
-    pub(crate) async fn nearest_counted(
         &self,
         nearest: &Nearest,
         rows: Option<Arc<RowIdSet>>,
@@ -172,7 +160,8 @@ impl Table {
         }
         new.sort_unstable();
         memory.try_resize((compared.exact.len() + new.len()).saturating_mul(2 * CANDIDATE_BYTES))?;
-        let row_bytes = nearest.query.get_array_memory_size().max(1);
+        // The query may be a part of a larger array.
+        let row_bytes = nearest.query.to_data().get_slice_memory_size()?.max(1);
         for some in new.chunks((BYTES_PER_READ / row_bytes).max(FIRST_ROWS)) {
             let bytes = some.len().saturating_mul(row_bytes);
             memory.try_grow(bytes)?;

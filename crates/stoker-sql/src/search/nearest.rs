@@ -90,7 +90,9 @@ pub(super) async fn nearest(
             let candidates = search.refine.map(|_| candidates);
             let nearest = of_table(search.k, true);
             let vectors = Vectors::of(heavy, &search.column).await?;
-            Some(table.nearest_by_index(&nearest, rows.clone(), candidates, &vectors, context.memory_pool()).await?)
+            let (found, _) =
+                table.nearest_by_index(&nearest, rows.clone(), candidates, &vectors, context.memory_pool()).await?;
+            Some(found)
         }
         (false, Some(rows)) => nearest_of_few(heavy, &of_table(search.k, false), rows, context).await?,
         (false, None) => None,
@@ -155,12 +157,22 @@ impl ReadVectors for Vectors<'_> {
             let Some(column) = &self.dense else {
                 return Ok(self.heavy.table.take(&[self.name.to_string()], row_addrs).await?);
             };
-            let vectors = self.heavy.dense_values(self.name, column, row_addrs).await?;
-            let schema = Schema::new(vec![Field::new(self.name, column.data_type.clone(), true)]);
-            Ok(RecordBatch::try_new(Arc::new(schema), vec![vectors])?)
+            dense_vectors(self.heavy, self.name, column, row_addrs).await
         }
         .boxed()
     }
+}
+
+/// Reads the vectors of rows by chunk scan, as a batch of the one column.
+async fn dense_vectors(
+    heavy: &HeavyTable,
+    name: &str,
+    column: &Arc<DenseColumn>,
+    row_addrs: &[u64],
+) -> DfResult<RecordBatch> {
+    let vectors = heavy.dense_values(name, column, row_addrs).await?;
+    let schema = Schema::new(vec![Field::new(name, column.data_type.clone(), true)]);
+    Ok(RecordBatch::try_new(Arc::new(schema), vec![vectors])?)
 }
 
 /// Compares all vectors of a few rows, and returns the nearest `k`. The vectors are read by chunk scan, whose reads of
@@ -183,7 +195,6 @@ async fn nearest_of_few(
     // One read, the distances of its rows, and the nearest rows up to then.
     let of_read = rows_per_read.saturating_mul(column.row_bytes.saturating_add(ROW_BYTES));
     memory.try_grow(of_read.saturating_add(nearest.k.min(num_rows).saturating_mul(ROW_BYTES)))?;
-    let schema = Arc::new(Schema::new(vec![Field::new(name, column.data_type.clone(), true)]));
     let mut addrs = rows.iter();
     let mut found: Vec<NearRow> = Vec::new();
     loop {
@@ -191,8 +202,7 @@ async fn nearest_of_few(
         if read.is_empty() {
             return Ok(Some(found));
         }
-        let vectors = heavy.dense_values(name, &column, &read).await?;
-        let vectors = RecordBatch::try_new(schema.clone(), vec![vectors])?;
+        let vectors = dense_vectors(heavy, name, &column, &read).await?;
         found.extend(table.distances(nearest, vectors, &read).await?);
         found.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(a.row_addr.cmp(&b.row_addr)));
         found.truncate(nearest.k);
