@@ -73,9 +73,9 @@ impl LakeStore {
     /// other process makes or drops it.
     ///
     /// # Errors
-    /// Those of `forget`; [`Error::UnsafeStore`]; [`Error::BranchExists`]; [`Error::InvalidRequest`] for a name that cannot be that of a new branch; kind
-    /// `Unavailable` if another process makes or drops the branch, or a cleanup may have removed the version meanwhile;
-    /// storage errors.
+    /// Those of `forget`; [`Error::UnsafeStore`]; [`Error::BranchExists`]; [`Error::InvalidRequest`] for a name that cannot
+    /// be that of a new branch; kind `Unavailable` if another process makes or drops the branch, or a cleanup may have
+    /// removed the version meanwhile; storage errors.
     pub async fn create_branch(
         &self,
         from: &Table,
@@ -88,7 +88,6 @@ impl LakeStore {
             let reason = "the main branch is the table itself; choose another name".to_string();
             return Err(Error::InvalidRequest { attempted, reason });
         }
-        self.inner.check_atomic_create().await?;
         let claim = self.claim_branch(&name).await?;
         let created = self.create_claimed(from, &name, branch, forget).await;
         self.release(&claim).await;
@@ -150,9 +149,9 @@ impl LakeStore {
     ///
     /// # Errors
     /// Those of `forget`; [`Error::UnsafeStore`]; [`Error::NotFound`] for a branch that does not exist;
-    /// [`Error::InvalidRequest`] for the main branch, if branches
-    /// began at this one, if tags name its versions, or if streams hold versions of it and `held` refuses that; kind
-    /// `Unavailable` if another process makes or drops it; storage errors, after which the call may be repeated.
+    /// [`Error::InvalidRequest`] for the main branch, if branches began at this one, if tags name its versions, or if
+    /// streams hold versions of it and `held` refuses that; kind `Unavailable` if another process makes or drops it;
+    /// storage errors, after which the call may be repeated.
     pub async fn drop_branch(
         &self,
         name: &TableName,
