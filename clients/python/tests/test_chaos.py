@@ -23,6 +23,8 @@ from s3_store import BUCKET, Store
 
 import stoker
 
+pytestmark = pytest.mark.alone
+
 NUM_ROWS = 3_001
 ROWS_PER_FRAGMENT = 1_100
 #: Rows whose stored bytes are damaged.

@@ -18,6 +18,8 @@ from conftest import Server, make_columns, stoker_bin
 
 import stoker
 
+pytestmark = pytest.mark.alone
+
 POOL_BYTES = 256 << 20
 # The most memory that a process may have in addition to the pool of its queries.
 SLACK_BYTES = 512 << 20

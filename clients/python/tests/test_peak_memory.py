@@ -21,6 +21,8 @@ sys.path.insert(0, str(BENCH))
 
 from harness.store import serve  # noqa: E402
 
+pytestmark = pytest.mark.alone
+
 SHAPE = (3, 224, 224)
 IMAGE_BYTES = int(np.prod(SHAPE))
 #: The numbers of rows of the tables: 154 MB, which a delay line would hold, 308 and 925 MB.

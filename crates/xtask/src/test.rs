@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test of the repository.
 
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Result, bail};
 
@@ -13,6 +14,15 @@ use crate::workspace::Workspace;
 
 /// Folders with Python tests, those that exist are run.
 const PYTHON_TESTS: [&str; 2] = ["clients/python/tests", "tests/python"];
+
+/// The most processes that run Python tests at the same time. Each holds PyTorch, a lake, and at times servers and
+/// training jobs of several processes: about 2 GiB.
+const PYTHON_PROCESSES_MAX: usize = 4;
+
+/// Which Python tests run at the same time as others, and which one after another with nothing beside them: those with
+/// the marker `alone`, see pyproject.toml.
+const PYTHON_PARTS: [(&str, &str, bool); 2] =
+    [("Python tests", "not alone", true), ("Python tests, alone", "alone", false)];
 
 /// One runner's result.
 struct Outcome {
@@ -32,7 +42,17 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
         let folders: Vec<&str> = PYTHON_TESTS.into_iter().filter(|dir| workspace.root.join(dir).is_dir()).collect();
         if !folders.is_empty() {
             let wheels = wheel::build(workspace, narrator, &python, "release")?;
-            outcomes.push(narrator.step("Python tests", |_| pytest(workspace, &python, &folders, &wheels))?);
+            for (title, marker, parallel) in PYTHON_PARTS {
+                outcomes.push(narrator.step(title, |_| {
+                    let mut command = pytest(workspace, &python, &folders, &wheels);
+                    command.args(["-m", marker]);
+                    if parallel {
+                        // A file's tests share fixtures, and some follow one another: one process runs them all.
+                        command.args(["--dist", "loadfile", "-n", &python_processes().to_string()]);
+                    }
+                    listen(title, settings(&mut command, workspace, &python), closes_python)
+                })?);
+            }
         }
     }
     narrator.step("Summary", |narrator| {
@@ -63,13 +83,15 @@ fn doc(workspace: &Workspace, python: &Python) -> Result<Outcome> {
     listen("documentation examples", settings(&mut command, workspace, python), closes_rust)
 }
 
-fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheels: &Wheels) -> Result<Outcome> {
+fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheels: &Wheels) -> Command {
     let mut command = python.command();
     command.current_dir(&workspace.root).args(["-m", "pytest", "-q", "--timeout", "300"]).args(folders);
     command.env("STOKER_WHEEL", &wheels.client).env("STOKER_ENGINE_WHEEL", &wheels.engine);
-    listen("Python tests", settings(&mut command, workspace, python), |line| {
-        (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
-    })
+    command
+}
+
+fn python_processes() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(PYTHON_PROCESSES_MAX)
 }
 
 /// What tests may ask the environment for.
@@ -80,6 +102,10 @@ fn settings<'a>(command: &'a mut Command, workspace: &Workspace, python: &Python
 
 fn closes_rust(line: &str) -> bool {
     line.starts_with("test result:") || line.trim_start().starts_with("Summary [")
+}
+
+fn closes_python(line: &str) -> bool {
+    (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) && line.contains(" in ")
 }
 
 /// Runs a test runner and adds up what it says at its end.
