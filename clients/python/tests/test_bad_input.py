@@ -596,7 +596,8 @@ def test_an_endpoint_that_refuses_a_server() -> None:
         taken = stack.enter_context(socket.socket())
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
-        lake, (lister, asker) = stoker.connect(server.url), [stack.enter_context(Wire(server.url)) for _ in range(2)]
+        lake = stoker.connect(server.url, retry_budget_secs=10)
+        lister, asker = [stack.enter_context(Wire(server.url)) for _ in range(2)]
         # A server's errors do not tell clients the location of the lake.
         listing, opening = attempts("the lake")
         calls = [

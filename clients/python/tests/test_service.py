@@ -237,9 +237,13 @@ def test_who_is_refused_by_tls_or_the_token(
         for wrong in ("another-token", None):
             with pytest.raises(stoker.UnauthenticatedError, match="token"):
                 stoker.connect(url, token=wrong, tls_ca=ca).tables()
-        for target, authority in [(url, None), (url, other_ca), (f"grpc://{host}", None)]:
+        for authority in (None, other_ca):
             with pytest.raises(stoker.UnavailableError, match=host):
-                stoker.connect(target, token=TOKEN, tls_ca=authority).tables()
+                stoker.connect(url, token=TOKEN, tls_ca=authority).tables()
+        plain = stoker.connect(f"grpc://{host}", token=TOKEN)
+        for call in (plain.tables, lambda: plain.sql("SELECT id FROM samples").stream(batch_size=4)):
+            with pytest.raises(stoker.InvalidRequestError, match=rf"expects TLS: connect to grpc\+tls://{host}"):
+                call()
         with pytest.raises(stoker.InvalidRequestError, match="cannot read the certificate authority /nowhere"):
             stoker.connect(url, tls_ca="/nowhere")
         assert "token" in refused("tables", "--server", url, "--tls-ca", ca)

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -32,6 +32,7 @@ use tonic::{Request, Response, Status, Streaming, TimeoutExpired};
 use crate::ClientOptions;
 use crate::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::do_get::do_get;
+use crate::expects_tls::expects_tls;
 use crate::message_reader::MessageReader;
 use crate::remote_plan::plan_remote;
 use crate::remote_sql::{remote_sql, remote_sql_schema};
@@ -58,6 +59,8 @@ struct Inner {
     token: Token,
     /// The index of the server that answered last.
     current: AtomicUsize,
+    /// Whether any server ever answered a call.
+    has_answered: AtomicBool,
     /// The connection for calls other than `DoGet`, with the index of its server.
     channel: Mutex<Option<(usize, Channel)>>,
     options: ClientOptions,
@@ -110,6 +113,7 @@ impl RemoteLake {
             servers,
             token: Token::try_new(options.token.as_ref())?,
             current: AtomicUsize::new(0),
+            has_answered: AtomicBool::new(false),
             channel: Mutex::default(),
             options: options.clone(),
             budget: MemoryBudget::with_clock(options.memory_budget_bytes, patience.clock().clone()),
@@ -172,13 +176,28 @@ impl RemoteLake {
         for _ in 0..=self.inner.servers.len() {
             match call(self.client().await?).await.map_err(|status| self.failure(status)) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    self.check_scheme().await?;
                     self.leave();
                     failure = Some(error);
                 }
-                answer => return answer,
+                answer => {
+                    self.inner.has_answered.store(true, Ordering::Relaxed);
+                    return answer;
+                }
             }
         }
         Err(failure.unwrap_or_else(|| Error::internal("the list of servers is empty")))
+    }
+
+    /// Checks, unless a server has answered before, whether the current server expects TLS and is reached without it. Its
+    /// calls fail like those of a server that is down, and waiting does not help.
+    async fn check_scheme(&self) -> Result<()> {
+        let (server, _) = &self.inner.servers[self.current_server()];
+        if self.inner.has_answered.load(Ordering::Relaxed) || !expects_tls(server, CONNECT_TIMEOUT).await {
+            return Ok(());
+        }
+        let address = server.authority();
+        Err(Error::invalid(format!("the server at {address} expects TLS: connect to grpc+tls://{address}")))
     }
 
     /// Converts a status to an error. A status with a source was made in this process, by a connection that failed, and
