@@ -41,8 +41,6 @@ from soak_run import LAKE, NUM_OLD_VERSIONS, NUM_STREAMS, Soak
 from soak_stream import QUERIES, Progress, read_ledger
 from soak_table import APPENDED, INGESTED, NUM_LABELS, columns
 
-pytestmark = pytest.mark.alone
-
 LOAD_SECS = float(os.environ.get("STOKER_SOAK_SECS", "180"))
 HOUR_SECS = 3600.0
 #: The limit of the canary's waits for a batch outside outages. A shared machine stalls programs for seconds, so short
