@@ -1,9 +1,10 @@
 //! Checks the layers: a member depends only on members that the workspace manifest lists before it, few members know
-//! each library, a client is built without the engine, and no member is large.
+//! each library, a client is built without the engine and from the same object files, and no member is large.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::read_dir;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -76,6 +77,9 @@ const WITHOUT_CLOCK: [&str; 9] = [
     "stoker-server",
 ];
 
+/// The member without code that names features of libraries for the client.
+const FEATURES: &str = "stoker-features";
+
 /// The most files of production code of a member.
 const FILES_MAX: usize = 60;
 
@@ -120,9 +124,21 @@ fn is_of_family(dependency: &str, family: &str) -> bool {
     dependency.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Returns the dependencies of each member, members and libraries.
+/// Returns the dependencies of each member that has code, members and libraries.
 fn dependencies_of_members() -> Result<BTreeMap<String, Vec<String>>> {
-    Ok(members()?.into_iter().map(|(name, manifest)| (name, dependencies(&manifest))).collect())
+    let with_code = members()?.into_iter().filter(|(name, _)| name != FEATURES);
+    Ok(with_code.map(|(name, manifest)| (name, dependencies(&manifest))).collect())
+}
+
+/// Returns the crates of a build, each with its version and its features. A crate that is built in several ways, such as
+/// for build scripts too, occurs once for each.
+fn crates_with_features(selection: &[&str]) -> Result<BTreeSet<String>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p} {f}"]);
+    let output = cargo.args(selection).output().context("could not start cargo")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout)?;
+    Ok(lines.lines().map(|line| line.trim_end_matches(" (*)").to_string()).filter(|line| !line.is_empty()).collect())
 }
 
 /// Returns the shortest path of dependencies from a member to the engine or its storage.
@@ -212,6 +228,21 @@ fn a_client_is_built_without_the_engine() -> Result<()> {
         let path = path_to_engine(member, &dependencies);
         ensure!(path.is_none(), "a client needs no engine: {}", path.unwrap_or_default().join(" → "));
     }
+    Ok(())
+}
+
+#[test]
+fn the_client_has_the_features_of_the_workspace() -> Result<()> {
+    let client = crates_with_features(&["--edges", "normal,build", "--package", "stoker-python-client"])?;
+    let all = crates_with_features(&["--edges", "normal,build,dev", "--workspace", "--exclude", "xtask"])?;
+    ensure!(client.len() > 100 && all.len() > client.len(), "only {} and {} crates", client.len(), all.len());
+    let other: Vec<&str> = client.difference(&all).map(String::as_str).collect();
+    ensure!(
+        other.is_empty(),
+        "the wheel of the client compiles these crates again, because the workspace builds them with more features; add \
+         those to crates/stoker-features/Cargo.toml:\n{}",
+        other.join("\n")
+    );
     Ok(())
 }
 

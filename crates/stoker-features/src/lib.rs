@@ -1,0 +1,1 @@
+//! No code: the dependencies of this crate name features, see its `Cargo.toml`.
