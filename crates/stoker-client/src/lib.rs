@@ -18,7 +18,6 @@ mod client_options;
 mod counters;
 mod decode_message;
 mod do_get;
-mod expects_tls;
 mod grpc;
 mod message_reader;
 mod remote_lake;

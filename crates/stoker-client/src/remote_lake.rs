@@ -32,7 +32,6 @@ use tonic::{Request, Response, Status, Streaming, TimeoutExpired};
 use crate::ClientOptions;
 use crate::channel::{CONNECT_TIMEOUT, endpoint};
 use crate::do_get::do_get;
-use crate::expects_tls::expects_tls;
 use crate::message_reader::MessageReader;
 use crate::remote_plan::plan_remote;
 use crate::remote_sql::{remote_sql, remote_sql_schema};
@@ -193,7 +192,7 @@ impl RemoteLake {
     /// calls fail like those of a server that is down, and waiting does not help.
     async fn check_scheme(&self) -> Result<()> {
         let (server, _) = &self.inner.servers[self.current_server()];
-        if self.inner.has_answered.load(Ordering::Relaxed) || !expects_tls(server, CONNECT_TIMEOUT).await {
+        if self.inner.has_answered.load(Ordering::Relaxed) || !server.expects_tls(CONNECT_TIMEOUT).await {
             return Ok(());
         }
         let address = server.authority();

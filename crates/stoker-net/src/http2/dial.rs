@@ -7,16 +7,22 @@ use std::time::Duration;
 use http::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::Io;
+use super::frame::PREFACE;
 use crate::tls::Protocol;
 use crate::{Address, Error, Result, UnixPath};
 
 /// The `:authority` of requests over a Unix socket. gRPC's own clients use it too.
 const UNIX_AUTHORITY: &str = "localhost";
+
+/// The first bytes of an alert of TLS, with which servers answer what is not TLS: the type of the record, and the major
+/// version (<https://www.rfc-editor.org/rfc/rfc8446#section-5.1>).
+const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// A server's address, and the TLS configuration for it.
 pub struct Server {
@@ -80,6 +86,22 @@ impl Server {
             Ok(dialed) => dialed.map_err(unreachable),
             Err(_) => Err(unreachable(format!("it does not answer within {wait:?}"))),
         }
+    }
+
+    /// Whether a server that is reached without TLS expects it: it answers HTTP/2 with an alert of TLS within `wait`. The
+    /// question takes a connection of its own.
+    pub async fn expects_tls(&self, wait: Duration) -> bool {
+        if self.is_tls() {
+            return false;
+        }
+        let answer = async {
+            let mut io = self.dial(wait).await.ok()?;
+            io.write_all(PREFACE).await.ok()?;
+            let mut head = [0; TLS_ALERT.len()];
+            io.read_exact(&mut head).await.ok()?;
+            Some(head)
+        };
+        timeout(wait, answer).await.is_ok_and(|head| head == Some(TLS_ALERT))
     }
 
     async fn dial(&self, wait: Duration) -> Result<Box<dyn Io>, String> {
