@@ -1,17 +1,23 @@
 //! A training batch for Python.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::UInt64Array;
 use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, UInt64Array};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{Field, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stoker_batch::Windows;
+use stoker_columns::ragged::{Padding, RaggedValues, ragged_values};
+use stoker_columns::{MASK_KEY, Mismatch, column_validity, dense_values};
 use stoker_session::session::{BatchKey, Fetched};
-use stoker_types::{Digest, Share, StreamSpec};
+use stoker_types::{Digest, ErrorKind, Share, StreamSpec};
 
 use crate::arrow_export::ArrowArray;
 use crate::dlpack::TensorColumn;
+use crate::exceptions::error;
 use crate::stream_handle::pairs;
 
 /// One rank's rows of one global batch.
@@ -25,8 +31,14 @@ pub(crate) struct Batch {
     pub(crate) key: BatchKey,
 }
 
-/// The name of a column, and a capsule with its tensor.
-type NamedTensor<'a, 'py> = (&'a str, Option<Bound<'py, PyAny>>);
+/// The name of a column, a capsule with its tensor, and the type as which its numbers are to be seen.
+type NamedTensor<'a, 'py> = (&'a str, Option<Bound<'py, PyAny>>, Option<&'static str>);
+
+/// The offsets of each level of lists, the elements, and the sizes of tensors of which each has its own shape.
+type RaggedColumn = (Vec<Py<ArrowArray>>, Py<ArrowArray>, Option<Py<ArrowArray>>);
+
+/// The elements of padded rows, the sizes of the stored dimensions, the lengths of the rows, and the mask.
+type PaddedColumn = (Py<ArrowArray>, Vec<usize>, Py<ArrowArray>, Option<Py<ArrowArray>>);
 
 /// The identity of a batch's rows: their addresses, step, epoch and position, without the columns.
 #[pyclass(module = "stoker._native", frozen)]
@@ -35,6 +47,10 @@ pub(crate) struct BatchPlace {
     spec: Arc<StreamSpec>,
     stream_id: Digest,
     share: Share,
+    /// The columns of the batch.
+    schema: SchemaRef,
+    /// Which rows have a value, for each column in which some have none.
+    masks: Vec<(usize, Arc<BooleanArray>)>,
     /// The substituted rows, one entry each: the row's index in the batch, the addresses of the bad row that it
     /// replaces, and what is wrong with that bad row.
     #[pyo3(get)]
@@ -61,7 +77,13 @@ impl Batch {
     pub(crate) fn try_new(py: Python<'_>, fetched: Fetched) -> PyResult<Self> {
         let Fetched { batch, share, step, key, spec } = fetched;
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
+        let masks = (0..batch.data.num_columns()).filter_map(|index| {
+            let valid = column_validity(&batch.data, index)?;
+            Some((index, Arc::new(BooleanArray::new(valid.into_inner(), None))))
+        });
         let place = BatchPlace {
+            schema: batch.data.schema(),
+            masks: masks.collect(),
             row_addrs: batch.row_addrs.into_iter().map(|addrs| Arc::new(UInt64Array::from(addrs))).collect(),
             spec,
             stream_id: batch.cursor.stream_id,
@@ -85,16 +107,60 @@ impl Batch {
         self.key.is_last
     }
 
-    /// Returns the name of each column, and a DLPack capsule with its tensor, which shares the memory of the batch. Columns
-    /// that are no numbers, or that have nulls, have `None`.
+    /// Returns the name of each column, a DLPack capsule with its tensor, which shares the memory of the batch unless the
+    /// column has nulls, and the name of the type as which the tensor is to be seen, if that is not its own. Columns whose
+    /// rows are no numbers of one shape have no capsule.
     fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<NamedTensor<'_, 'py>>> {
         let columns = self.data.get().array().as_struct();
         let mut tensors = Vec::with_capacity(columns.num_columns());
         for (field, array) in columns.fields().iter().zip(columns.columns()) {
-            let capsule = TensorColumn::of(field).map(|tensor| tensor.export(py, array)).transpose()?;
-            tensors.push((field.name().as_str(), capsule.flatten()));
+            let tensor = TensorColumn::of(field);
+            let capsule = tensor.as_ref().map(|tensor| tensor.export(py, array)).transpose()?;
+            tensors.push((field.name().as_str(), capsule.flatten(), tensor.and_then(|tensor| tensor.view)));
         }
         Ok(tensors)
+    }
+
+    /// Returns the numbers of all rows of a column, row-major and without nulls; booleans are uint8. `None` for a column
+    /// whose rows are no numbers of one shape.
+    fn numbers(&self, py: Python<'_>, index: usize) -> PyResult<Option<Py<ArrowArray>>> {
+        let array = self.column(py, index)?.1.clone();
+        let values = py.detach(|| dense_values(&array));
+        values.map(|values| Py::new(py, ArrowArray::from_values(values))).transpose()
+    }
+
+    /// Returns the rows of a column of rows of different lengths, which share the memory of the batch unless it has nulls.
+    fn ragged(&self, py: Python<'_>, index: usize) -> PyResult<RaggedColumn> {
+        let ragged = self.ragged_values(py, index)?;
+        let array = |values: ArrayRef| Py::new(py, ArrowArray::from_values(values));
+        let integers = |values: ScalarBuffer<i64>| array(Arc::new(Int64Array::new(values, None)));
+        let offsets = ragged.offsets.into_iter().map(integers).collect::<PyResult<Vec<_>>>()?;
+        Ok((offsets, array(ragged.values)?, ragged.sizes.map(integers).transpose()?))
+    }
+
+    /// Returns the rows of such a column in one array. `element_len` is the number of values of an element of its lists,
+    /// `first_axis` the number of the stored dimension that is the first one of a row.
+    fn padded(
+        &self,
+        py: Python<'_>,
+        index: usize,
+        padding: PaddingRequest,
+        element_len: usize,
+        first_axis: usize,
+    ) -> PyResult<PaddedColumn> {
+        let ragged = self.ragged_values(py, index)?;
+        let padding = Padding {
+            fill: padding.fill,
+            multiple: padding.multiple,
+            length: padding.length,
+            truncates: padding.truncate,
+            needs_mask: padding.mask,
+        };
+        let padded = py.detach(|| ragged.padded(&padding, element_len, first_axis));
+        let padded = padded.map_err(|wrong| self.refuse(py, index, &wrong))?;
+        let array = |values: ArrayRef| Py::new(py, ArrowArray::from_values(values));
+        let lengths = array(Arc::new(Int64Array::from(padded.lengths)))?;
+        Ok((array(padded.values)?, padded.sizes, lengths, padded.mask.map(array).transpose()?))
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -107,8 +173,76 @@ impl Batch {
     }
 }
 
+impl Batch {
+    fn column(&self, py: Python<'_>, index: usize) -> PyResult<(&Field, &ArrayRef)> {
+        let columns = self.data.get().array().as_struct();
+        let column = columns.fields().get(index).zip(columns.columns().get(index));
+        let missing = || error(py, ErrorKind::Internal, &format!("the batch has no column {index}"));
+        column.map(|(field, array)| (field.as_ref(), array)).ok_or_else(missing)
+    }
+
+    fn ragged_values(&self, py: Python<'_>, index: usize) -> PyResult<RaggedValues> {
+        let (field, array) = self.column(py, index)?;
+        match py.detach(|| ragged_values(field, array)) {
+            Ok(Some(ragged)) => Ok(ragged),
+            Ok(None) => {
+                let message =
+                    format!("column {} ({}) has no rows of different lengths", field.name(), array.data_type());
+                Err(error(py, ErrorKind::InvalidRequest, &message))
+            }
+            Err(wrong) => Err(self.refuse(py, index, &wrong)),
+        }
+    }
+
+    fn refuse(&self, py: Python<'_>, index: usize, wrong: &Mismatch) -> PyErr {
+        let name = self.column(py, index).map_or("?", |(field, _)| field.name().as_str());
+        let row = wrong.row.map_or_else(String::new, |row| format!(", row {row} of the batch"));
+        error(py, ErrorKind::InvalidRequest, &format!("column {name}{row}: {wrong}"))
+    }
+}
+
+/// How rows are padded, as `PaddingRequest` in `_native.pyi` says.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PaddingRequest {
+    fill: Vec<u8>,
+    multiple: usize,
+    length: Option<usize>,
+    truncate: bool,
+    mask: bool,
+}
+
 #[pymethods]
 impl BatchPlace {
+    /// The names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<&str> {
+        self.schema.fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
+    /// The names of the columns that were written with a mask.
+    #[getter]
+    fn masked(&self) -> Vec<&str> {
+        let fields = self.schema.fields().iter().filter(|field| field.metadata().contains_key(MASK_KEY));
+        fields.map(|field| field.name().as_str()).collect()
+    }
+
+    /// For each column whose mask is a column that the batch lacks, the name of that column.
+    #[getter]
+    fn missing_masks(&self) -> HashMap<&str, &str> {
+        let fields = self.schema.fields().iter();
+        let masked = fields.filter_map(|field| Some((field.name().as_str(), field.metadata().get(MASK_KEY)?.as_str())));
+        masked.filter(|(_, mask)| self.schema.field_with_name(mask).is_err()).collect()
+    }
+
+    /// For each column in which some rows have no value, its name and which rows have one.
+    fn masks(&self, py: Python<'_>) -> PyResult<Vec<(&str, Py<ArrowArray>)>> {
+        let mask = |(index, mask): &(usize, Arc<BooleanArray>)| {
+            Ok((self.schema.field(*index).name().as_str(), Py::new(py, ArrowArray::from_values(mask.clone()))?))
+        };
+        self.masks.iter().map(mask).collect()
+    }
+
     /// The stream id: 64 hexadecimal digits.
     #[getter]
     fn stream_id(&self) -> String {

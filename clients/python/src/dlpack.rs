@@ -3,14 +3,13 @@
 //! The structures, and the protocol of the capsule, are defined in <https://dmlc.github.io/dlpack/latest/>.
 
 use std::ffi::{CStr, c_void};
-use std::ptr;
+use std::{iter, ptr};
 
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field};
 use pyo3::ffi::{PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyObject};
 use pyo3::prelude::*;
-use stoker_columns::kind_of;
+use stoker_columns::{NumpyShape, Rows, SmallFloat, dense_values, kind_of};
 
 /// The name of a capsule whose tensor nobody has taken.
 const UNTAKEN: &CStr = c"dltensor";
@@ -55,6 +54,7 @@ struct ManagedTensor {
 struct Exported {
     managed: ManagedTensor,
     shape: Vec<i64>,
+    strides: Vec<i64>,
     _values: ArrayRef,
 }
 
@@ -63,19 +63,27 @@ pub(crate) struct TensorColumn {
     data_type: DataTypeOf,
     /// The shape of one row.
     shape: Vec<usize>,
+    /// For each dimension of a row, the number of the stored dimension that it is; `None` if both have one order.
+    axes: Option<Vec<usize>>,
+    /// The type as which the numbers are to be seen; `None` for numbers that have their own type.
+    pub(crate) view: Option<&'static str>,
 }
 
 impl TensorColumn {
     /// Returns the tensor that a column becomes, or `None` for columns that are not numbers.
     pub(crate) fn of(field: &Field) -> Option<Self> {
-        let numpy = kind_of(field).numpy(field);
-        numpy.dtype.as_ref()?;
+        let NumpyShape { dtype, shape, small_float, rows: Rows::Fixed { axes }, .. } = kind_of(field).numpy(field)
+        else {
+            return None;
+        };
+        dtype.as_ref()?;
         let mut element = field.data_type();
         while let DataType::FixedSizeList(inner, _) = element {
             element = inner.data_type();
         }
         let (code, bits) = match element {
-            DataType::UInt16 if numpy.bfloat16 => (4, 16),
+            DataType::UInt16 if small_float == Some(SmallFloat::BFloat16) => (4, 16),
+            DataType::Boolean => (1, 8),
             DataType::Int8 => (0, 8),
             DataType::Int16 => (0, 16),
             DataType::Int32 => (0, 32),
@@ -89,28 +97,46 @@ impl TensorColumn {
             DataType::Float64 => (2, 64),
             _ => return None,
         };
-        Some(Self { data_type: DataTypeOf { code, bits, lanes: 1 }, shape: numpy.shape })
+        let view = match element {
+            DataType::Boolean => Some("bool"),
+            DataType::UInt8 => small_float.map(SmallFloat::name),
+            _ => None,
+        };
+        Some(Self { data_type: DataTypeOf { code, bits, lanes: 1 }, shape, axes, view })
     }
 
-    /// Returns a capsule with the tensor of an array, which stays in memory as long as the tensor. Returns `None` for an
-    /// array with nulls, which a tensor cannot hold.
+    /// Returns a capsule with the tensor of an array, which stays in memory as long as the tensor. Nulls become what
+    /// [`dense_values`] says. Returns `None` for an array whose values do not fit the shape.
     pub(crate) fn export<'py>(&self, py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyAny>>> {
         let num_rows = array.len();
-        let mut values = array.clone();
-        while let Some(lists) = values.as_fixed_size_list_opt() {
-            if lists.null_count() > 0 {
-                return Ok(None);
-            }
-            values = lists.values().clone();
-        }
+        let Some(values) = dense_values(array) else { return Ok(None) };
         let row_len = self.shape.iter().try_fold(1usize, |length, size| length.checked_mul(*size));
         let length = row_len.and_then(|length| length.checked_mul(num_rows));
-        if values.null_count() > 0 || length != Some(values.len()) {
+        if length != Some(values.len()) {
             return Ok(None);
         }
         let sizes = [num_rows].into_iter().chain(self.shape.iter().copied());
         let Ok(shape) = sizes.map(i64::try_from).collect::<Result<Vec<_>, _>>() else { return Ok(None) };
-        capsule(py, self.data_type, shape, values)
+        capsule(py, self.data_type, self.strides(&shape), shape, values)
+    }
+}
+
+impl TensorColumn {
+    /// Returns how many numbers lie between neighbours of each dimension.
+    fn strides(&self, shape: &[i64]) -> Vec<i64> {
+        let num_dims = self.shape.len();
+        let axes: Vec<usize> = self.axes.clone().unwrap_or_else(|| (0..num_dims).collect());
+        // The sizes and the strides of the stored dimensions.
+        let mut sizes = vec![1; num_dims];
+        for (axis, size) in axes.iter().zip(shape.iter().skip(1)) {
+            sizes[*axis] = *size;
+        }
+        let mut stored = vec![1; num_dims];
+        for at in (1..num_dims).rev() {
+            stored[at - 1] = stored[at] * sizes[at];
+        }
+        let row_len = sizes.iter().product();
+        iter::once(row_len).chain(axes.into_iter().map(|axis| stored[axis])).collect()
     }
 }
 
@@ -119,6 +145,7 @@ impl TensorColumn {
 fn capsule<'py>(
     py: Python<'py>,
     data_type: DataTypeOf,
+    strides: Vec<i64>,
     shape: Vec<i64>,
     values: ArrayRef,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -137,11 +164,12 @@ fn capsule<'py>(
         byte_offset: 0,
     };
     let managed = ManagedTensor { tensor, context: ptr::null_mut(), delete: Some(delete) };
-    let mut exported = Box::new(Exported { managed, shape, _values: values });
+    let mut exported = Box::new(Exported { managed, shape, strides, _values: values });
     exported.managed.tensor.shape = exported.shape.as_mut_ptr();
+    exported.managed.tensor.strides = exported.strides.as_mut_ptr();
     let exported: *mut Exported = Box::into_raw(exported);
     // SAFETY: the interpreter lock is held (`py`). `exported` is valid until `delete` is called, once: by the consumer, who
-    // renames the capsule, or else by `dropped`. The shape and the bytes belong to it, and moving it would not move them.
+    // renames the capsule, or else by `dropped`. The shape, the strides and the bytes belong to it, and moving it would not move them.
     let capsule = unsafe { PyCapsule_New(exported.cast(), UNTAKEN.as_ptr(), Some(dropped)) };
     if capsule.is_null() {
         // SAFETY: no capsule was made, so nobody else has the pointer.

@@ -102,6 +102,12 @@ impl Session {
         Ok(self.0.view(py)?.options().rank_batch())
     }
 
+    /// Whether all batches of all ranks have the same number of rows.
+    #[getter]
+    fn has_equal_batches(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.0.view(py)?.options().has_equal_batches())
+    }
+
     /// The policy for the last batch of an epoch.
     #[getter]
     fn last_batch(&self, py: Python<'_>) -> PyResult<&'static str> {

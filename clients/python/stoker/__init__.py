@@ -35,6 +35,7 @@ from stoker._errors import (
     InternalError,
     InvalidRequestError,
     NotFoundError,
+    NullsWarning,
     PermissionDeniedError,
     ResourceExhaustedError,
     StateMismatchError,
@@ -48,6 +49,7 @@ from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._plan import Plan
 from stoker._query import Query
+from stoker._ragged import Jagged, Pad
 from stoker._reports import ColumnLayout, EpochVerdict, Finding, VersionInfo
 from stoker._rows import Cursor, Substitution
 from stoker._run import Run, RunEntry
@@ -74,10 +76,13 @@ __all__ = [
     "ImageTransform",
     "InternalError",
     "InvalidRequestError",
+    "Jagged",
     "Lake",
     "Mixture",
     "NotFoundError",
+    "NullsWarning",
     "Outcome",
+    "Pad",
     "PermissionDeniedError",
     "Plan",
     "Query",

@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from stoker import _native
 from stoker._column_shapes import ColumnShape, column_shapes
-from stoker._columns import imported_batch, numpy_column
+from stoker._columns import fixed_rows, imported_batch, other_column
+from stoker._errors import InvalidRequestError
+from stoker._nulls import NULL_ROW, know_of_nulls, warn_of_nulls
+from stoker._ragged import Jagged, Layout, Pad, PaddedRows, numpy_values, padded_rows, ragged_rows
 from stoker._rows import BatchRows, Cursor, Substitution
 
 __all__ = ["Batch"]
@@ -21,7 +24,12 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     Tensors have the shape ``(rows, *tensor_shape)``, vectors ``(rows, size)``, scalars ``(rows,)``. Numbers are
     read-only views of the Arrow memory, which lives as long as a view does. Timestamps are ``datetime64`` in the
-    column's unit; text and binary values are objects.
+    column's unit; text and binary values are objects. Rows of different lengths (lists of numbers, and tensors of which
+    each has its own shape) are an array of objects with one array for each row; :meth:`jagged` and :meth:`padded`
+    return them in one array.
+
+    A null is zero or false in tensors, vectors, integers and booleans, an empty row among rows of different lengths,
+    NaN for floats, NaT for times, and ``None`` for objects; :meth:`is_valid` tells which rows have a value.
 
     Example:
         >>> stream = lake.sql("SELECT image, label FROM digits").stream(batch_size=4)
@@ -50,20 +58,102 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name not in self._columns:
-            schema = self._data.schema
-            index = schema.get_field_index(name)
-            if index < 0:
-                raise KeyError(name)
-            if self._shapes is None:
-                self._shapes = column_shapes(schema)
-            self._columns[name] = numpy_column(schema.field(index), self._shapes[index], self._data.column(index))
+            index, shape = self._column(name)
+            if shape.nulls == "zero":
+                warn_of_nulls(self._rows, name, NULL_ROW if shape.is_ragged else "0")
+            if shape.is_ragged:
+                column: np.ndarray[Any, Any] | None = numpy_values(self._native, index, name, shape, "list")[name]
+            else:
+                column = fixed_rows(self._native, index, shape)
+            self._columns[name] = other_column(shape, self._data.column(index)) if column is None else column
         return self._columns[name]
+
+    def _column(self, name: str) -> tuple[int, ColumnShape]:
+        schema = self._data.schema
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise KeyError(name)
+        if self._shapes is None:
+            self._shapes = column_shapes(schema)
+        return index, self._shapes[index]
+
+    def _ragged_column(self, name: str) -> tuple[int, ColumnShape]:
+        try:
+            index, shape = self._column(name)
+        except KeyError:
+            raise InvalidRequestError(
+                f"the batch has no column {name!r}; its columns are {', '.join(self._data.schema.names)}"
+            ) from None
+        if not shape.is_ragged:
+            raise InvalidRequestError(f"column {name} has no rows of different lengths")
+        return index, shape
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data.schema.names)
 
     def __len__(self) -> int:
         return len(self._data.schema.names)
+
+    def is_valid(self, name: str) -> np.ndarray[Any, Any]:
+        """Returns which rows have a value in a column: a bool array of shape ``(rows,)``.
+
+        It is false for nulls and, in tensors, vectors and lists of numbers, for rows that have a null among their
+        numbers. For a column that was written with ``null_masks``, the query must select the mask too. It has nothing
+        to do with :attr:`valid`, which marks padding.
+
+        Raises:
+            InvalidRequestError: The batch has no such column, or lacks the column with its mask.
+
+        Example:
+            >>> _ = lake.create_table("scores", {"score": [3, None, 5]}, mode="overwrite")
+            >>> batch = next(iter(lake.sql("SELECT score FROM scores").stream(batch_size=3, shuffle=False)))
+            >>> batch.is_valid("score").tolist(), batch["score"].tolist()
+            ([True, False, True], [3, 0, 5])
+        """
+        mask = self._rows.is_valid(name)
+        know_of_nulls(self._rows, name)
+        return mask
+
+    def jagged(self, name: str) -> Jagged:
+        """Returns a column of rows of different lengths as it lies in memory, without copying.
+
+        Raises:
+            InvalidRequestError: The batch has no such column, or its rows have one shape or are no numbers.
+        """
+        index, shape = self._ragged_column(name)
+        return Jagged(ragged_rows(self._native, index, shape))
+
+    def padded(self, name: str, padding: Pad | None = None) -> PaddedRows:
+        """Returns a column of rows of different lengths in one array, with the lengths of the rows.
+
+        Args:
+            name: The column.
+            padding: How rows are padded. Default: with zeros, to the length of the longest row. The result has a mask
+                if the padding names one.
+
+        Raises:
+            InvalidRequestError: The batch has no such column, its rows have one shape or are no numbers, or the padding
+                does not fit them.
+        """
+        index, shape = self._ragged_column(name)
+        return padded_rows(self._native, index, name, shape, padding or Pad())
+
+    def arrays(self, layouts: Mapping[str, Layout]) -> dict[str, Any]:
+        """Returns all columns, those of rows of different lengths in the layouts that are given for them.
+
+        Args:
+            layouts: For each such column, what ``ragged`` of :meth:`Query.numpy` may be for it.
+        """
+        values: dict[str, Any] = {}
+        for name in self:
+            layout = layouts.get(name, "list")
+            if layout == "list":
+                values[name] = self[name]
+                continue
+            index, shape = self._column(name)
+            warn_of_nulls(self._rows, name, NULL_ROW)
+            values.update(numpy_values(self._native, index, name, shape, layout))
+        return values
 
     def to_arrow(self) -> pa.RecordBatch:
         """Returns the rows as a record batch, without copying."""

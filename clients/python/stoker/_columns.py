@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,32 +12,17 @@ from stoker._column_shapes import ColumnShape, column_shape
 from stoker._errors import InvalidRequestError
 
 __all__ = [
-    "PlainColumn",
-    "flags",
+    "as_elements",
+    "bits",
+    "fixed_rows",
     "imported",
     "imported_batch",
     "numbers",
-    "numpy_column",
-    "plain_column",
+    "other_column",
+    "stored_dtype",
     "tensor_shape",
     "with_nulls",
 ]
-
-
-class PlainColumn(NamedTuple):
-    """A column that is one contiguous run of numbers.
-
-    Attributes:
-        values: The numbers of all rows, row-major; primitive, without nulls.
-        dtype: NumPy's type of the numbers.
-        shape: The shape of one row; empty for scalars.
-        bfloat16: Whether the values are bfloat16 numbers, which are stored as uint16.
-    """
-
-    values: pa.Array
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    bfloat16: bool
 
 
 def imported(array: _native.ArrowArray) -> pa.Array:
@@ -56,55 +41,60 @@ def imported_batch(batch: _native.Batch) -> pa.RecordBatch:
 def tensor_shape(field: pa.Field) -> tuple[int, ...]:
     """Returns the shape of one row: a tensor's shape, ``(size,)`` for a vector, ``()`` for any other column.
 
+    The shape of a tensor whose dimensions are stored in another order (``permutation``) is that of its arrays.
+
     Example:
         >>> stoker.tensor_shape(lake.table("digits").schema.field("image"))
         (1, 8, 8)
     """
     if not isinstance(field, pa.Field):
         raise InvalidRequestError(f"a {type(field).__name__} has no shape; give a pyarrow.Field of a schema")
-    return column_shape(field).shape
+    shape = column_shape(field)
+    return () if shape.is_ragged else shape.shape
 
 
-def plain_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> PlainColumn | None:
-    """Returns the numbers of a tensor, vector or numeric column, or ``None`` for other types.
+def fixed_rows(batch: _native.Batch, index: int, shape: ColumnShape) -> np.ndarray[Any, Any] | None:
+    """Returns a column whose rows are numbers or booleans of one shape, as an array of shape ``(rows, *shape)``.
 
-    Raises:
-        InvalidRequestError: A tensor, vector or integer column has nulls.
+    Numbers are read-only views of the Arrow memory, unless some are null. ``None`` for other columns.
     """
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if pa.types.is_fixed_size_list(array.type):
-        _refuse_nulls(field, array)
-        array = array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
-    if isinstance(array, pa.ExtensionArray) or shape.dtype is None or shape.dtype.kind not in "iuf":
+    if shape.dtype is None or shape.dtype.kind not in "biuf" or shape.is_ragged:
         return None
-    if array.null_count and shape.nulls == "nan":
+    found = batch.numbers(index)
+    if found is None:
         return None
-    _refuse_nulls(field, array)
-    return PlainColumn(array, shape.dtype, shape.shape, shape.bfloat16)
+    values = numbers(imported(found), stored_dtype(shape.dtype))
+    return as_elements(shape.from_stored(values, batch.place.num_rows), shape)
 
 
-def numpy_column(field: pa.Field, shape: ColumnShape, array: pa.Array) -> np.ndarray[Any, Any]:
-    """Returns a column as a NumPy array of shape ``(rows, *shape)``.
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the type in which the engine hands over elements: booleans are bytes."""
+    return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
-    Numbers, tensors and vectors are read-only views of the Arrow memory. Booleans, times and floats with nulls (as NaN)
-    are copied; text, binary and lists are arrays of objects.
 
-    Raises:
-        InvalidRequestError: A tensor, vector, integer or boolean column has nulls.
+def as_elements(values: np.ndarray[Any, Any], shape: ColumnShape) -> np.ndarray[Any, Any]:
+    """Views stored elements as what they are.
+
+    Floats that NumPy lacks become those of ml_dtypes, if that package is installed; otherwise they stay bits.
     """
-    plain = plain_column(field, shape, array)
-    if plain is not None:
-        view = numbers(plain.values, plain.dtype).reshape(len(array), *plain.shape)
-        return _as_bfloat16(view) if plain.bfloat16 else view
-    if shape.dtype is None or isinstance(array, pa.ExtensionArray):
+    if shape.dtype is not None and shape.dtype.kind == "b":
+        return values.view(np.bool_)
+    if shape.small_float is None:
+        return values
+    try:
+        import ml_dtypes
+    except ImportError:
+        return values
+    return values.view(getattr(ml_dtypes, shape.small_float))
+
+
+def other_column(shape: ColumnShape, array: pa.Array) -> np.ndarray[Any, Any]:
+    """Returns a column of times, or of Python objects: texts, binary values, lists of them, and structs."""
+    if shape.dtype is None or shape.dtype.kind not in "mM" or isinstance(array, pa.ExtensionArray):
         objects = np.empty(len(array), dtype=object)
         objects[:] = array.to_pylist()
         return objects
-    if shape.dtype.kind == "b":
-        _refuse_nulls(field, array)
-        return flags(array)
-    return with_nulls(numbers(array, shape.dtype), array, np.nan if shape.nulls == "nan" else "NaT")
+    return with_nulls(numbers(array, shape.dtype), array, "NaT")
 
 
 def numbers(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -121,37 +111,16 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return view if stored is dtype else view.astype(dtype)
 
 
-def flags(array: pa.Array) -> np.ndarray[Any, Any]:
-    """Returns booleans without nulls as a NumPy array."""
-    return _bits(array.buffers()[1], array)
-
-
 def with_nulls(values: np.ndarray[Any, Any], array: pa.Array, null: Any) -> np.ndarray[Any, Any]:
     """Returns the values, with ``null`` where the array has nulls."""
     if array.null_count == 0:
         return values
-    return np.where(_bits(array.buffers()[0], array), values, np.array(null, dtype=values.dtype))
+    return np.where(bits(array.buffers()[0], array), values, np.array(null, dtype=values.dtype))
 
 
-def _bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:
+def bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:
+    """Returns the bits that a buffer of an array has for its rows, as booleans."""
     if buffer is None:
         return np.empty(0, dtype=bool)
     end = array.offset + len(array)
     return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little", count=end)[array.offset :].astype(bool)
-
-
-def _as_bfloat16(view: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Views uint16 as the bfloat16 of ml_dtypes, if that package is installed; NumPy itself has no such type."""
-    try:
-        import ml_dtypes
-    except ImportError:
-        return view
-    return view.view(ml_dtypes.bfloat16)
-
-
-def _refuse_nulls(field: pa.Field, array: pa.Array) -> None:
-    if array.null_count:
-        raise InvalidRequestError(
-            f"column {field.name} has {array.null_count} nulls, which {array.type} arrays cannot hold; "
-            f"filter them out, select coalesce({field.name}, …), or use to_arrow()"
-        )

@@ -10,16 +10,25 @@ import numpy as np
 import pyarrow as pa
 
 from stoker._errors import InvalidRequestError
+from stoker._masked import with_masks
 
-__all__ = ["BFLOAT16_METADATA", "ENCODED_IMAGE_METADATA", "arrow_stream"]
+__all__ = ["ENCODED_IMAGE_METADATA", "SMALL_FLOATS", "arrow_stream"]
 
-#: Field metadata of bfloat16 elements, which are stored as uint16.
-BFLOAT16_METADATA = {b"stoker.dtype": b"bfloat16"}
+#: The floats that Arrow lacks, with the type as which their bits are stored. PyTorch and ml_dtypes have these names.
+SMALL_FLOATS = {
+    "bfloat16": np.uint16,
+    "float8_e4m3fn": np.uint8,
+    "float8_e4m3fnuz": np.uint8,
+    "float8_e5m2": np.uint8,
+    "float8_e5m2fnuz": np.uint8,
+}
 #: Field metadata of columns with JPEG, PNG or WebP files.
 ENCODED_IMAGE_METADATA = {b"stoker.kind": b"encoded_image"}
 
 
-def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
+def arrow_stream(
+    data: Any, encoded_images: Sequence[str] = (), null_masks: Sequence[str] = (), *, lenient_masks: bool = False
+) -> Any:
     """Returns an object with ``__arrow_c_stream__`` for a table-like value.
 
     Args:
@@ -27,6 +36,8 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
             Arrow stream: a ``pyarrow.Table``, ``RecordBatchReader``, a polars DataFrame, ….
         encoded_images: Binary columns to mark as JPEG, PNG or WebP files. Of a struct column, the member ``bytes`` is
             written.
+        null_masks: Columns of tensors or vectors whose null rows are written as zeros, with a mask beside them.
+        lenient_masks: Whether columns of ``null_masks`` may be missing, or have their masks already.
 
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
@@ -39,6 +50,8 @@ def arrow_stream(data: Any, encoded_images: Sequence[str] = ()) -> Any:
         raise InvalidRequestError(f"cannot write this data: {failed}") from failed
     if isinstance(encoded_images, str):
         raise InvalidRequestError(f"encoded_images is {encoded_images!r}; it must be a list of names of columns")
+    if null_masks:
+        stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
     if not encoded_images and not _has_views(stream):
         return stream
     reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)
@@ -129,8 +142,9 @@ def _column(name: str, values: Any) -> tuple[pa.Field, pa.Array | pa.ChunkedArra
     metadata: dict[bytes, bytes] = {}
     if type(values).__module__.partition(".")[0] == "torch":
         values, metadata = _from_torch(values)
-    if isinstance(values, np.ndarray) and values.dtype.name == "bfloat16":
-        values, metadata = values.view(np.uint16), dict(BFLOAT16_METADATA)
+    if isinstance(values, np.ndarray) and values.dtype.name in SMALL_FLOATS:
+        metadata = {b"stoker.dtype": values.dtype.name.encode()}
+        values = values.view(SMALL_FLOATS[values.dtype.name])
     if not isinstance(values, np.ndarray) or values.ndim == 1:
         return _flat_column(name, values, metadata)
     return _tensor_column(name, values, metadata)
@@ -140,9 +154,11 @@ def _from_torch(tensor: Any) -> tuple[np.ndarray[Any, Any], dict[bytes, bytes]]:
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(np.uint16), dict(BFLOAT16_METADATA)
-    return tensor.numpy(), {}
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in SMALL_FLOATS:
+        return tensor.numpy(), {}
+    stored = tensor.view(torch.int16 if SMALL_FLOATS[name] is np.uint16 else torch.uint8)
+    return stored.numpy().view(SMALL_FLOATS[name]), {b"stoker.dtype": name.encode()}
 
 
 def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
@@ -158,9 +174,9 @@ def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes]) -> tuple[
 def _tensor_column(name: str, values: np.ndarray[Any, Any], metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
     if values.ndim == 0:
         raise InvalidRequestError(f"column {name} is a single value; it needs one value per row")
-    if values.dtype.kind not in "iuf":
+    if values.dtype.kind not in "biuf":
         raise InvalidRequestError(
-            f"column {name} has {values.ndim} dimensions of {values.dtype}; tensors have integers or floats"
+            f"column {name} has {values.ndim} dimensions of {values.dtype}; tensors have integers, floats or booleans"
         )
     shape = values.shape[1:]
     size = int(np.prod(shape))

@@ -32,9 +32,16 @@ def device_of(device: Any) -> torch.device | None:
 
 
 def with_tensors(value: Any, change: Callable[[str, torch.Tensor], Any], path: str = "") -> Any:
-    """Returns a batch with each tensor in its dicts, lists and tuples replaced by ``change(path, tensor)``."""
+    """Returns a batch with each tensor in its dicts, lists and tuples replaced by ``change(path, tensor)``.
+
+    Nested tensors are changed by their values and offsets.
+    """
     if isinstance(value, torch.Tensor):
-        return change(path, value)
+        if not value.is_nested:
+            return change(path, value)
+        nested: Any = value
+        values, offsets = change(f"{path}/values", nested.values()), change(f"{path}/offsets", nested.offsets())
+        return torch.nested.nested_tensor_from_jagged(values, offsets) if isinstance(values, torch.Tensor) else None
     if isinstance(value, Mapping):
         return {name: with_tensors(item, change, f"{path}/{name}") for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -13,6 +13,7 @@ from typing import Any
 
 from stoker import _errors, _native
 from stoker._errors import InternalError, InvalidRequestError, StateMismatchError, StokerError
+from stoker._jax_processes import JaxStore, is_sharding, process_of_job, processes_of
 from stoker._launcher import LauncherStore
 
 __all__ = ["Ranks", "agree", "fingerprint", "gather", "process_group", "ranks_of"]
@@ -28,8 +29,8 @@ class Ranks:
     Attributes:
         rank: The rank of this process, zero-based.
         world_size: The number of ranks.
-        origin: The source of both numbers: ``"given"``, ``"group"`` (of ``torch.distributed``), ``"environment"`` or
-            ``"alone"``.
+        origin: The source of both numbers: ``"given"``, ``"group"`` (of ``torch.distributed``), ``"jax"`` (its
+            processes), ``"environment"`` or ``"alone"``.
     """
 
     rank: int
@@ -46,7 +47,7 @@ def process_group() -> Any | None:
 
 
 def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: Any = None) -> Ranks:
-    """Returns rank and world size: as given, or of a mesh, a group, ``torch.distributed`` or the environment.
+    """Returns rank and world size: as given, or of a mesh, a group, ``torch.distributed``, JAX or the environment.
 
     Raises:
         InvalidRequestError: Only one of rank and world size is given, as argument or in the environment; a number in
@@ -66,6 +67,9 @@ def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: 
         return _of_group(distributed, group)
     if distributed is not None:
         return Ranks(distributed.get_rank(), distributed.get_world_size(), "group")
+    process = process_of_job()
+    if process is not None:
+        return Ranks(*process, "jax")
     variables = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if variables == (None, None):
         return Ranks(0, 1, "alone")
@@ -80,11 +84,14 @@ def ranks_of(rank: int | None, world_size: int | None, mesh: Any = None, group: 
 
 def _of_mesh(mesh: Any) -> Ranks:
     """Returns this process's coordinate in a mesh of data-parallel dimensions, counted row by row."""
+    if is_sharding(mesh):
+        return Ranks(*processes_of(mesh), "jax")
     try:
         names, shape, coordinate = mesh.mesh_dim_names or (), tuple(mesh.shape), mesh.get_coordinate()
     except AttributeError:
         raise InvalidRequestError(
-            f"mesh is {type(mesh).__name__}; it must be a torch.distributed.device_mesh.DeviceMesh"
+            f"mesh is {type(mesh).__name__}; it must be a torch.distributed.device_mesh.DeviceMesh or a "
+            "jax.sharding.Sharding"
         ) from None
     same = [name for name in names if name in _SAME_ROWS]
     if same:
@@ -130,11 +137,12 @@ def agree(
 ) -> _native.StreamHandle:
     """Plans a stream once for all ranks, so that all read the same snapshots.
 
-    Rank 0 plans, and sends the state of its stream to the other ranks, which load it: over the process group or,
-    without one, over the store of the launcher. The ranks compare their requests and, in a process group, also their
-    stream ids. In a process group, an error on any rank is raised on every rank, so that no rank waits for ever; over
-    the launcher's store, every rank gets the errors of rank 0. A single rank, or a rank whose number was given as an
-    argument, plans for itself; so does a rank of a launcher with a ``run_id``, which gives all ranks the same stream.
+    Rank 0 plans, and sends the state of its stream to the other ranks, which load it: over the process group, over the
+    devices of a JAX job or, without either, over the store of the launcher. The ranks compare their requests and, in a
+    process group, also their stream ids. In a process group, an error on any rank is raised on every rank, so that no
+    rank waits for ever; so it is in a JAX job. Over the launcher's store, every rank gets the errors of rank 0. A
+    single rank, or a rank whose number was given as an argument, plans for itself; so does a rank of a launcher with a
+    ``run_id``, which gives all ranks the same stream.
 
     Args:
         ranks: This rank.
@@ -148,6 +156,9 @@ def agree(
     distributed = process_group()
     if ranks.origin == "group" and distributed is not None and distributed.get_world_size() > 1:
         return _agree_in_group(distributed, asked, plan, load)
+    process = process_of_job() if ranks.origin == "jax" else None
+    if process is not None:
+        return _agree_in_jax(JaxStore(process[0]), asked, plan, load)
     if ranks.origin == "environment" and ranks.world_size > 1 and asked.get("run_id") is None:
         store = LauncherStore.find(ranks.rank, ranks.world_size)
         if store is not None:
@@ -193,8 +204,27 @@ def _agree_in_group(
     return handle
 
 
+def _agree_in_jax(
+    store: JaxStore,
+    asked: dict[str, Any],
+    plan: Callable[[], _native.StreamHandle],
+    load: Callable[[str], _native.StreamHandle],
+) -> _native.StreamHandle:
+    error: Exception | None = None
+    try:
+        handle = _agree_in_store(store, asked, plan, load)
+    except Exception as failed:  # of any kind: the other processes must not wait for ever
+        error = failed
+    without = store.those_with(error is not None)
+    if error is not None:
+        raise error
+    if without:
+        raise StateMismatchError(f"process {without[0]} of the JAX job got no stream; its own error has the reason")
+    return handle
+
+
 def _agree_in_store(
-    store: LauncherStore,
+    store: LauncherStore | JaxStore,
     asked: dict[str, Any],
     plan: Callable[[], _native.StreamHandle],
     load: Callable[[str], _native.StreamHandle],

@@ -13,6 +13,7 @@ __all__ = [
     "InternalError",
     "InvalidRequestError",
     "NotFoundError",
+    "NullsWarning",
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "StateMismatchError",
@@ -116,3 +117,7 @@ class InternalError(StokerError):
     """A bug in Stoker. Please report it."""
 
     kind = "internal"
+
+
+class NullsWarning(UserWarning):
+    """Nulls of a column became zeros, because its arrays cannot hold them; :meth:`Batch.is_valid` tells them."""

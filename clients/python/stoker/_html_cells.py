@@ -29,7 +29,14 @@ def type_name(field: pa.Field, shape: ColumnShape) -> str:
     if shape.kind == "encoded_image":
         return "encoded image"
     if shape.kind in ("tensor", "vector"):
-        return f"{'bfloat16' if shape.bfloat16 else shape.dtype}{list(shape.shape)}"
+        return f"{shape.element}{list(shape.shape)}"
+    if shape.kind == "ragged":
+        sizes = (
+            ["*"] * shape.levels + list(shape.shape)
+            if shape.sizes is None
+            else ["*" if size is None else size for size in shape.sizes]
+        )
+        return f"{shape.element}[{', '.join(map(str, sizes))}]"
     return str(field.type)
 
 
@@ -132,10 +139,11 @@ def _numbers(value: pa.Scalar, shape: ColumnShape) -> np.ndarray[Any, Any] | Non
     if elements.null_count or not (pa.types.is_integer(elements.type) or pa.types.is_floating(elements.type)):
         return None
     numbers: np.ndarray[Any, Any] = elements.to_numpy(zero_copy_only=False)
-    if shape.bfloat16 and numbers.dtype == np.uint16:
+    if shape.small_float == "bfloat16" and numbers.dtype == np.uint16:
         numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
     if shape.kind == "tensor" and math.prod(shape.shape) == numbers.size:
-        return numbers.reshape(shape.shape)
+        in_order: np.ndarray[Any, Any] = shape.from_stored(numbers, 1)[0]
+        return in_order
     return numbers
 
 

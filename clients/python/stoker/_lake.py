@@ -279,6 +279,7 @@ class Lake:
         *,
         mode: Literal["create", "create_or_append", "overwrite"] = "create",
         encoded_images: Sequence[str] = (),
+        null_masks: Sequence[str] = (),
         rows_per_fragment: int | None = None,
     ) -> Table:
         """Writes a table in one atomic commit; needs a connection to the lake itself.
@@ -293,6 +294,10 @@ class Lake:
                 replaces them.
             encoded_images: Binary columns of JPEG, PNG or WebP files. Each value must begin as such a file, or be null;
                 it is not decoded. Of a struct column, as Hugging Face stores images, the member ``bytes`` is written.
+            null_masks: Columns of tensors or vectors that may have null rows. A null row is written as zeros, so that
+                the column can be read without decoding, and the boolean column ``<column>_valid`` has the mask. Loops
+                that select both have it in :meth:`Batch.is_valid`. Default: null rows of tensors, and of vectors of
+                more than 1 KiB, are refused.
             rows_per_fragment: The maximum number of rows per data file. Default: 1,048,576.
 
         Returns:
@@ -313,7 +318,7 @@ class Lake:
             "mode": mode,
             "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
         }
-        self._native.write(arrow_stream(data, encoded_images), request)
+        self._native.write(arrow_stream(data, encoded_images, null_masks), request)
         return self.table(name)
 
     def drop_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> Outcome:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from stoker._errors import InvalidRequestError
+from stoker._nulls import know_of_nulls
 from stoker._rows import BatchRows, Cursor, Substitution
 
 __all__ = ["LoaderBatch"]
@@ -67,6 +68,12 @@ class LoaderBatch(dict[str, Any]):
     def num_valid(self) -> int:
         """The number of rows that are not padding; these rows come first."""
         return self.rows.num_valid
+
+    def is_valid(self, column: str) -> Any:
+        """Returns which rows have a value in a column, as bools of shape ``(rows,)``; see :meth:`Batch.is_valid`."""
+        mask = self.rows.is_valid(column)
+        know_of_nulls(self.rows, column)
+        return mask
 
     @property
     def row_ids(self) -> np.ndarray[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from stoker._batch import Batch
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
-from stoker._loader_options import check_functions, check_valid_key
+from stoker._loader_options import check_functions, check_keys, masked_columns
+from stoker._masked import mask_key
+from stoker._ragged import Layouts, layouts
 from stoker._stream import Stream
 
 __all__ = ["NumpyBatch", "NumpyLoader", "NumpyOptions"]
@@ -23,6 +25,8 @@ class NumpyOptions:
 
     transform: Callable[[dict[str, Any]], Any] | None = None
     valid_key: str | None = None
+    ragged: Layouts = None
+    null_masks: Sequence[str] | bool = ()
 
 
 class NumpyBatch(LoaderBatch):
@@ -44,8 +48,9 @@ class NumpyLoader(StreamLoader):
 
     A batch is a :class:`NumpyBatch`, a dict that maps each column to the array that :class:`Batch` has for it: shape
     ``(rows, *tensor_shape)`` for tensors, ``(rows, size)`` for vectors, ``(rows,)`` for other columns. Numbers are
-    read-only views of the Arrow memory. Text and binary values are objects. ``batch.valid`` is a bool array of shape
-    ``(rows,)``, which is False for padding.
+    read-only views of the Arrow memory. Text and binary values are objects. Rows of different lengths are as ``ragged``
+    says. ``batch.valid`` is a bool array of shape ``(rows,)``, which is False for padding, and
+    ``batch.is_valid(column)`` one that is False for nulls.
 
     A loader may be pickled and used after ``fork``.
 
@@ -58,9 +63,11 @@ class NumpyLoader(StreamLoader):
 
     def __init__(self, stream: Stream, options: NumpyOptions) -> None:
         super().__init__(stream)
-        check_valid_key(stream.schema, options.valid_key)
         check_functions(transform=options.transform)
         self._options = options
+        self._layouts = layouts(stream.schema, options.ragged)
+        self._masked = masked_columns(stream.schema, options.null_masks)
+        check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
 
     def __iter__(self) -> Iterator[Any]:
         return self.stream.passes(self._pairs)
@@ -69,7 +76,8 @@ class NumpyLoader(StreamLoader):
         return ((batch, self._value(batch)) for batch in batches)
 
     def _value(self, batch: Batch) -> Any:
-        values: Any = dict(batch.items())
+        masks = {mask_key(column): batch.is_valid(column) for column in self._masked}
+        values: Any = batch.arrays(self._layouts) | masks
         if self._options.valid_key is not None:
             values[self._options.valid_key] = batch.valid
         if self._options.transform is not None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from stoker import _native
-from stoker._columns import imported, numbers
+from stoker._columns import bits, imported, numbers
+from stoker._errors import InvalidRequestError
 
 __all__ = ["NO_ROW", "BatchRows", "Cursor", "Substitution"]
 
@@ -93,6 +94,40 @@ class BatchRows:
         return tables
 
     @property
+    def masks(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Which rows have a value, as bool arrays of shape ``(rows,)``, for each column in which some have none."""
+        if "masks" not in self._known and self._place is not None:
+            arrays = [(name, imported(mask)) for name, mask in self._place.masks()]
+            self._known["masks"] = {name: bits(array.buffers()[1], array) for name, array in arrays}
+        found: dict[str, np.ndarray[Any, Any]] = self._known["masks"]
+        return found
+
+    @property
+    def masked(self) -> list[str]:
+        """The columns that were written with a mask."""
+        found: list[str] = self._native("masked")
+        return found
+
+    def is_valid(self, column: str) -> np.ndarray[Any, Any]:
+        """Returns which rows have a value in a column; see :meth:`Batch.is_valid`.
+
+        Raises:
+            InvalidRequestError: The batch has no such column, or lacks the column with its mask.
+        """
+        mask = self.masks.get(column)
+        if mask is not None:
+            return mask.copy()
+        columns = self._native("columns")
+        missing = self._native("missing_masks").get(column)
+        if missing is not None:
+            raise InvalidRequestError(
+                f"the mask of column {column} is the column {missing}, which the query does not select"
+            )
+        if column not in columns:
+            raise InvalidRequestError(f"the batch has no column {column!r}; its columns are {', '.join(columns)}")
+        return np.ones(self.num_rows, dtype=bool)
+
+    @property
     def row_ids(self) -> np.ndarray[Any, Any]:
         """The row addresses, of shape ``(rows,)`` or ``(rows, tables)``."""
         addresses = self._addresses()
@@ -136,8 +171,20 @@ class BatchRows:
         return self._known[name] if self._place is None else getattr(self._place, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("step", "num_rows", "num_valid", "stream_id", "epoch", "position", "substituted", "row_tables")
-        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses()}
+        names = (
+            "step",
+            "num_rows",
+            "num_valid",
+            "stream_id",
+            "epoch",
+            "position",
+            "substituted",
+            "row_tables",
+            "columns",
+            "missing_masks",
+            "masked",
+        )
+        known = {**{name: self._native(name) for name in names}, "addresses": self._addresses(), "masks": self.masks}
         if len(self.row_tables) > 1:
             known["source"] = self.source
         return known

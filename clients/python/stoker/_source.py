@@ -16,8 +16,11 @@ from stoker._numbers import whole, whole_or_none
 from stoker._stream import Stream
 
 if TYPE_CHECKING:
+    from stoker._jax import JaxLoader
     from stoker._lake import Lake
+    from stoker._lightning import DataModule
     from stoker._numpy import NumpyLoader
+    from stoker._ragged import Layouts
     from stoker._torch import TorchLoader
 
 __all__ = ["Mixing", "StreamSource"]
@@ -81,7 +84,7 @@ class StreamSource(ABC):
         decode: Mapping[str, ImageTransform] | None = None,
         decode_threads: int | None = None,
         evaluation: bool = False,
-        allow_nulls: bool = False,
+        allow_nulls: bool = True,
     ) -> Stream:
         """Pins the rows, and returns the stream of this rank's batches.
 
@@ -106,7 +109,7 @@ class StreamSource(ABC):
             world_size: The number of ranks.
             mesh: Instead of ``rank`` and ``world_size``: a ``DeviceMesh`` of the data-parallel dimensions, such as
                 ``mesh["dp"]``. Ranks that differ only in other dimensions (tensor or context parallel) get the same
-                rows.
+                rows. For JAX: the ``Sharding`` of the rows.
             process_group: Instead of a mesh: the group of ``torch.distributed`` whose ranks share the rows.
             shuffle: ``"block"`` for sequential reads that are shuffled in large windows, ``"full"`` for a uniform
                 permutation, which needs random reads, ``False`` for the order of the query.
@@ -154,14 +157,15 @@ class StreamSource(ABC):
             decode_threads: The number of threads that decode, for each image column. Default: the number of cores.
             evaluation: Whether every pass delivers the same epoch from its start, even if the pass before it was left
                 early: for validation.
-            allow_nulls: Whether tensors, vectors, integers and booleans may be null, for programs that read batches
-                with :meth:`Batch.to_arrow`: NumPy and PyTorch cannot hold such nulls. By default, this call refuses a
-                stream with such rows; it scans the nullable columns once to find them.
+            allow_nulls: Whether tensors, vectors, lists, integers and booleans may be null. NumPy and PyTorch cannot
+                hold such nulls: they become zeros or empty rows, with one warning, and :meth:`Batch.is_valid` tells
+                them. ``False`` refuses a stream with such rows; this call then scans the nullable columns once to find
+                them. It finds null rows, not nulls among the numbers of a vector or list.
 
         Raises:
-            InvalidRequestError: Options contradict each other, a number is out of range, there are nulls that arrays
-                cannot hold, or the query is not a sample query, which is one whose output rows each carry columns of
-                given table rows. The message has the reason.
+            InvalidRequestError: Options contradict each other, a number is out of range, there are nulls that
+                ``allow_nulls`` forbids, or the query is not a sample query, which is one whose output rows each carry
+                columns of given table rows. The message has the reason.
             NotFoundError: A table, version or tag does not exist.
             StateMismatchError: The run was started with another query, another seed or other options.
 
@@ -231,6 +235,8 @@ class StreamSource(ABC):
         collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
         valid_key: str | None = None,
         int64_columns: Sequence[str] = (),
+        ragged: Layouts = None,
+        null_masks: Sequence[str] | bool = (),
         **options: Any,
     ) -> TorchLoader:
         """Pins the rows, and returns an iterable of dicts of PyTorch tensors, without worker processes.
@@ -247,6 +253,12 @@ class StreamSource(ABC):
             valid_key: A key under which each batch has its validity mask, for models and trainers that only see the
                 dict. Default: no key; the mask is ``batch.valid``.
             int64_columns: Integer columns to convert to int64 tensors, which ``cross_entropy`` requires for labels.
+            ragged: How rows of different lengths are handed out, for each column or for all of them: ``"list"`` for a
+                list with a tensor for each row, ``"jagged"`` for a nested tensor over the Arrow memory
+                (``torch.nested``), ``"pad"`` or a :class:`Pad` for a tensor of shape ``(rows, length, …)``. Default:
+                ``"list"``.
+            null_masks: Columns whose masks of nulls each batch has, under the key ``<column>_valid``; ``True`` for all
+                nullable columns. Default: none; ``batch.is_valid(column)`` has them too.
             **options: As for :meth:`stream`.
 
         Raises:
@@ -266,6 +278,8 @@ class StreamSource(ABC):
             collate_fn=collate_fn,
             valid_key=valid_key,
             int64_columns=int64_columns,
+            ragged=ragged,
+            null_masks=null_masks,
         )
 
     def numpy(
@@ -273,6 +287,8 @@ class StreamSource(ABC):
         *,
         transform: Callable[[dict[str, Any]], Any] | None = None,
         valid_key: str | None = None,
+        ragged: Layouts = None,
+        null_masks: Sequence[str] | bool = (),
         **options: Any,
     ) -> NumpyLoader:
         """Pins the rows, and returns an iterable of dicts of NumPy arrays, for loops without a framework.
@@ -283,6 +299,11 @@ class StreamSource(ABC):
                 thread.
             valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
                 ``batch.valid``.
+            ragged: How rows of different lengths are handed out, for each column or for all of them: ``"list"`` for an
+                array of objects with an array for each row, ``"jagged"`` for a :class:`Jagged`, ``"pad"`` or a
+                :class:`Pad` for an array of shape ``(rows, length, …)``. Default: ``"list"``.
+            null_masks: Columns whose masks of nulls each batch has, under the key ``<column>_valid``; ``True`` for all
+                nullable columns. Default: none; ``batch.is_valid(column)`` has them too.
             **options: As for :meth:`stream`.
 
         Raises:
@@ -294,4 +315,94 @@ class StreamSource(ABC):
             >>> batch["image"].shape, batch["label"].dtype, batch.valid.tolist()
             ((4, 1, 8, 8), dtype('int64'), [True, True, True, True])
         """
-        return self.stream(**options).numpy(transform=transform, valid_key=valid_key)
+        return self.stream(**options).numpy(
+            transform=transform, valid_key=valid_key, ragged=ragged, null_masks=null_masks
+        )
+
+    def jax(
+        self,
+        *,
+        sharding: Any = None,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        valid_key: str | None = None,
+        ragged: Layouts = "pad",
+        null_masks: Sequence[str] | bool = (),
+        **options: Any,
+    ) -> JaxLoader:
+        """Pins the rows, and returns an iterable of dicts of JAX arrays.
+
+        All batches have one size: the last one is padded, which ``batch.valid`` and ``valid_key`` mark, unless
+        ``last_batch`` says otherwise.
+
+        Args:
+            sharding: The ``jax.sharding.Sharding`` of the arrays, whose first dimension are the rows: each array is
+                then one array over all devices, and each process reads the rows of its own devices only. Default:
+                arrays on the default device.
+            transform: A function that is called with the dict of each batch; the loop gets its return value.
+            valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
+                ``batch.valid``.
+            ragged: As for :meth:`numpy`; but rows of different lengths are padded by default. Give a :class:`Pad` with
+                ``length`` or ``multiple``, so that compiled functions see few shapes.
+            null_masks: As for :meth:`numpy`.
+            **options: As for :meth:`stream`.
+
+        Raises:
+            ImportError: JAX is not installed.
+            StokerError: As for :meth:`stream`, and for a sharding that is none of rows.
+        """
+        from stoker._jax import stream_options
+
+        return self.stream(**stream_options(sharding, options)).jax(
+            sharding=sharding, transform=transform, valid_key=valid_key, ragged=ragged, null_masks=null_masks
+        )
+
+    def lightning(
+        self,
+        *,
+        val: StreamSource | None = None,
+        test: StreamSource | None = None,
+        predict: StreamSource | None = None,
+        **options: Any,
+    ) -> DataModule:
+        """Returns a data module of Lightning, which trains on the rows of this query.
+
+        Args:
+            val: The rows of validations.
+            test: The rows of tests.
+            predict: The rows of predictions.
+            **options: As for :meth:`torch` and :meth:`stream`, for all loaders. Those of ``val``, ``test`` and
+                ``predict`` deliver each row once, in the order of the query.
+
+        Raises:
+            ImportError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
+
+        Example:
+            >>> data = lake.sql("SELECT image, label FROM digits WHERE label < 2").lightning(
+            ...     val=lake.sql("SELECT image, label FROM digits WHERE label = 2"), batch_size=4
+            ... )
+            >>> data.setup("fit")
+            >>> next(iter(data.train_dataloader()))["image"].shape
+            torch.Size([4, 1, 8, 8])
+        """
+        from stoker._lightning import DataModule
+
+        return DataModule.of({"train": self, "val": val, "test": test, "predict": predict}, options)
+
+    def tensorflow(self, *, ragged: Layouts = "jagged", valid_key: str | None = None, **options: Any) -> Any:
+        """Pins the rows, and returns a ``tf.data.Dataset`` of dicts of tensors, with the exact ``element_spec``.
+
+        Each iteration over the dataset is one pass over the stream, that is, one epoch. The stream is the attribute
+        ``stoker`` of the dataset: its state is that after the last batch that TensorFlow took, which is ahead of the
+        loop if the dataset is prefetched or mapped in parallel, which TensorFlow does only if it is asked to.
+
+        Args:
+            ragged: How rows of different lengths are handed out: ``"jagged"`` for a ``tf.RaggedTensor``, ``"pad"`` or a
+                :class:`Pad` for a tensor of shape ``(rows, length, …)``. Default: ``"jagged"``.
+            valid_key: A key under which each batch has its validity mask. Default: no key.
+            **options: As for :meth:`stream`.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            StokerError: As for :meth:`stream`.
+        """
+        return self.stream(**options).tensorflow(ragged=ragged, valid_key=valid_key)

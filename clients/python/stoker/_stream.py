@@ -15,6 +15,7 @@ from stoker._stats import StreamStats, stream_stats
 from stoker._stream_info import StreamInfo
 
 if TYPE_CHECKING:
+    from stoker._jax import JaxLoader
     from stoker._lake import Lake
     from stoker._numpy import NumpyLoader
     from stoker._torch import TorchLoader
@@ -99,8 +100,8 @@ class Stream(StreamInfo):
         """Returns this stream as an iterable of dicts of PyTorch tensors; both share one position.
 
         Args:
-            **options: ``device``, ``transform``, ``collate_fn``, ``valid_key`` and ``int64_columns`` of
-                :meth:`Query.torch`.
+            **options: ``device``, ``transform``, ``collate_fn``, ``valid_key``, ``int64_columns``, ``ragged`` and
+                ``null_masks`` of :meth:`Query.torch`.
 
         Raises:
             ImportError: PyTorch is not installed.
@@ -114,7 +115,7 @@ class Stream(StreamInfo):
         """Returns this stream as an iterable of dicts of NumPy arrays; both share one position.
 
         Args:
-            **options: ``transform`` and ``valid_key`` of :meth:`Query.numpy`.
+            **options: ``transform``, ``valid_key``, ``ragged`` and ``null_masks`` of :meth:`Query.numpy`.
 
         Raises:
             InvalidRequestError: The options do not fit the columns.
@@ -122,6 +123,34 @@ class Stream(StreamInfo):
         from stoker._numpy import NumpyLoader, NumpyOptions
 
         return NumpyLoader(self, NumpyOptions(**options))
+
+    def jax(self, **options: Any) -> JaxLoader:
+        """Returns this stream as an iterable of dicts of JAX arrays; both share one position.
+
+        Args:
+            **options: ``sharding``, ``transform``, ``valid_key``, ``ragged`` and ``null_masks`` of :meth:`Query.jax`.
+
+        Raises:
+            ImportError: JAX is not installed.
+            InvalidRequestError: The options do not fit the columns.
+        """
+        from stoker._jax import JaxLoader, JaxOptions
+
+        return JaxLoader(self, JaxOptions(**options))
+
+    def tensorflow(self, **options: Any) -> Any:
+        """Returns this stream as a ``tf.data.Dataset`` of dicts of tensors; both share one position.
+
+        Args:
+            **options: ``ragged`` and ``valid_key`` of :meth:`Query.tensorflow`.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            InvalidRequestError: The options do not fit the columns.
+        """
+        from stoker._tensorflow import TensorFlowOptions, dataset
+
+        return dataset(self, TensorFlowOptions(**options))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the last batch that the loop got: JSON values, the same on all ranks.

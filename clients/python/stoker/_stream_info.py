@@ -61,6 +61,11 @@ class StreamInfo:
         return self._session.last_batch == "drop"
 
     @property
+    def has_equal_batches(self) -> bool:
+        """Whether all batches of all ranks have the same number of rows, padding included."""
+        return self._session.has_equal_batches
+
+    @property
     def remaining(self) -> int:
         """The number of batches that are left in this epoch, equal on all ranks."""
         return self._session.remaining

@@ -22,6 +22,7 @@ from stoker._changes import (
 from stoker._column_shapes import column_shapes
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError
+from stoker._masked import masked_columns
 from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
 from stoker._numbers import whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, VersionInfo, known_fields
@@ -172,7 +173,7 @@ class Table:
         schema = self.schema
         shapes = zip(schema, column_shapes(schema), strict=True)
         images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
-        stream = arrow_stream(data, images)
+        stream = arrow_stream(data, images, [*masked_columns(schema)], lenient_masks=True)
         request: _native.WriteRequest = {
             "table": self.name,
             "mode": "append",

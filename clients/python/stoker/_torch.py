@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from stoker import _embedding
 from stoker._batch import Batch
 from stoker._device import DeviceCopier, device_of
 from stoker._loader import LoaderRows, StreamLoader
-from stoker._loader_options import check_functions, check_int64_columns, check_valid_key
+from stoker._loader_options import check_functions, check_int64_columns, check_keys, masked_columns
+from stoker._masked import mask_key
+from stoker._ragged import Layouts
 from stoker._stream import Stream
 from stoker._torch_batch import TorchBatch, mask, tensors
+from stoker._torch_ragged import torch_layouts
 
 __all__ = ["TorchLoader", "TorchOptions"]
 
@@ -28,6 +32,8 @@ class TorchOptions:
     collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None
     valid_key: str | None = None
     int64_columns: Sequence[str] = ()
+    ragged: Layouts = None
+    null_masks: Sequence[str] | bool = ()
 
 
 class TorchLoader(StreamLoader, IterableDataset[Any]):
@@ -39,11 +45,14 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
     A batch is a :class:`TorchBatch`, a dict that maps each column to
 
     - a tensor of shape ``(rows, *tensor_shape)`` for tensors, ``(rows, size)`` for vectors, ``(rows,)`` for numbers and
-      booleans, all of them, except booleans, without copying the Arrow memory; a tensor may be changed in place;
+      booleans, all of them, except booleans and columns with nulls, without copying the Arrow memory; a tensor may be
+      changed in place; a null is zero or false, and NaN among floats;
     - an int64 tensor of shape ``(rows,)`` for timestamps and durations, in the column's unit, and int32 days for dates;
+    - for rows of different lengths (lists of numbers, tensors of which each has its own shape), what ``ragged`` says;
     - a list of ``str``, ``bytes`` or other Python values for other types.
 
-    ``batch.valid`` is a bool tensor of shape ``(rows,)``, which is False for padding.
+    ``batch.valid`` is a bool tensor of shape ``(rows,)``, which is False for padding, and ``batch.is_valid(column)``
+    one that is False for nulls.
 
     ``DataLoader(loader, batch_size=None)`` passes batches on unchanged. With worker processes, each global batch is
     divided among the workers too, so that their batches are smaller and no row comes twice. The position then advances
@@ -55,10 +64,12 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
 
     def __init__(self, stream: Stream, options: TorchOptions) -> None:
         super().__init__(stream)
-        check_valid_key(stream.schema, options.valid_key)
         check_functions(transform=options.transform, collate_fn=options.collate_fn)
         check_int64_columns(stream.schema, options.int64_columns)
         self._options = options
+        self._layouts = torch_layouts(stream.schema, options.ragged)
+        self._masked = masked_columns(stream.schema, options.null_masks)
+        check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
         self._device = device_of(options.device)
         self._narrowed = False
 
@@ -102,7 +113,8 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
 
     def _values(self, batch: Batch) -> Any:
         options = self._options
-        values: Any = tensors(batch, options.int64_columns)
+        masks: Any = {mask_key(column): torch.from_numpy(batch.is_valid(column)) for column in self._masked}
+        values: Any = tensors(batch, options.int64_columns, self._layouts) | masks
         if options.valid_key is not None:
             values[options.valid_key] = mask(batch.num_rows, batch.num_valid)
         if options.transform is not None:

@@ -16,7 +16,10 @@ import pytest
 
 import stoker
 
-MODULES = ["_batch", "_class_balance", "_columns", "_decode", "_lake", "_numpy", "_plan", "_query", "_stream"]
+MODULES = [
+    "_batch", "_class_balance", "_columns", "_decode", "_lake", "_numpy", "_plan", "_query", "_ragged", "_source",
+    "_stream",
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
-"""A stream is refused when it is planned if its rows have nulls in columns whose NumPy arrays cannot hold nulls."""
+"""Nulls in columns whose NumPy arrays cannot hold them: zeros with a mask and a warning, or a refusal on request."""
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,12 @@ def vectors(length: int, kind: pa.DataType, null_rows: tuple[int, ...]) -> pa.Ar
     items = pa.array(np.arange(NUM_ROWS * length) % 100).cast(kind)
     mask = pa.array([row in null_rows for row in range(NUM_ROWS)])
     return pa.FixedSizeListArray.from_arrays(items, length, mask=mask)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of equal lakes have one id, so that a warning in one test would silence it in the next one."""
+    monkeypatch.setattr("stoker._nulls._known", set())
 
 
 def columns() -> pa.Table:
@@ -78,7 +86,7 @@ def nulls_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoke
 def test_nulls_are_refused_when_a_stream_is_planned(nulls_lake: stoker.Lake, query: str, column: str) -> None:
     for plan in (nulls_lake.sql(query).stream, nulls_lake.sql(query).torch):
         with pytest.raises(stoker.InvalidRequestError) as refused:
-            plan(batch_size=4)
+            plan(batch_size=4, allow_nulls=False)
         text = str(refused.value)
         assert text.startswith(f"column {column} has nulls among the rows of the stream"), text
         assert f'WHERE "{column}" IS NOT NULL' in text
@@ -99,7 +107,7 @@ def test_nulls_are_refused_when_a_stream_is_planned(nulls_lake: stoker.Lake, que
     ],
 )
 def test_rows_without_nulls_are_streamed(nulls_lake: stoker.Lake, query: str, num_rows: int) -> None:
-    with nulls_lake.sql(query).stream(batch_size=6, shuffle="full") as stream:
+    with nulls_lake.sql(query).stream(batch_size=6, shuffle="full", allow_nulls=False) as stream:
         batches = [{name: batch[name][batch.valid] for name in batch.to_arrow().schema.names} for batch in stream]
     assert sum(len(batch["id"]) for batch in batches) == num_rows
 
@@ -108,24 +116,150 @@ def test_a_source_of_a_mixture_with_nulls_is_refused(nulls_lake: stoker.Lake) ->
     good = nulls_lake.sql("SELECT id, label FROM t WHERE label IS NOT NULL")
     same = nulls_lake.sql("SELECT id, label FROM t WHERE id < 5")
     bad = nulls_lake.sql("SELECT id, label FROM t")
-    assert stoker.mix([(good, 1.0), (same, 1.0)]).stream(batch_size=4).num_rows > 0
+    assert stoker.mix([(good, 1.0), (same, 1.0)]).stream(batch_size=4, allow_nulls=False).num_rows > 0
     with pytest.raises(stoker.InvalidRequestError, match="column label has nulls among the rows"):
-        stoker.mix([(good, 1.0), (bad, 1.0)]).stream(batch_size=4)
+        stoker.mix([(good, 1.0), (bad, 1.0)]).stream(batch_size=4, allow_nulls=False)
 
 
 def test_pinned_rows_are_looked_at_and_not_newer_ones(tmp_path: Path) -> None:
     lake = stoker.connect(str(tmp_path))
     table = lake.create_table("t", pa.table({"label": pa.array([1, 2, 3])}))
     query = lake.sql("SELECT label FROM t")
-    assert query.stream(batch_size=1, run_id="run").num_rows == 3
+    assert query.stream(batch_size=1, run_id="run", allow_nulls=False).num_rows == 3
     table.append(pa.table({"label": pa.array([None], pa.int64())}))
-    assert query.stream(batch_size=1, run_id="run").num_rows == 3
+    assert query.stream(batch_size=1, run_id="run", allow_nulls=False).num_rows == 3
     with pytest.raises(stoker.InvalidRequestError, match="column label has nulls"):
-        query.stream(batch_size=1)
+        query.stream(batch_size=1, allow_nulls=False)
 
 
-def test_who_takes_arrow_may_have_nulls(nulls_lake: stoker.Lake) -> None:
-    with nulls_lake.sql("SELECT id, label FROM t").stream(batch_size=NUM_ROWS, allow_nulls=True) as stream:
+def test_arrow_keeps_nulls(nulls_lake: stoker.Lake) -> None:
+    with nulls_lake.sql("SELECT id, label FROM t").stream(batch_size=NUM_ROWS) as stream:
         (batch,) = stream
     rows = dict(zip(*batch.to_arrow().to_pydict().values(), strict=True))
     assert (rows[11], rows[12]) == (None, 2)
+
+
+ALL = "SELECT id, label, flag, score, name, emb FROM t ORDER BY id"
+#: The row with a null in each column.
+NULL_ROWS = {"label": 11, "flag": 7, "score": 7, "name": 7, "emb": 7}
+
+
+def test_nulls_become_zeros_with_a_mask(nulls_lake: stoker.Lake) -> None:
+    stream = nulls_lake.sql(ALL).stream(batch_size=NUM_ROWS, shuffle=False)
+    (batch,) = stream
+    with pytest.warns(stoker.NullsWarning) as told:
+        columns = dict(batch)
+    assert sorted(str(one.message).split()[1] for one in told) == ["emb", "flag", "label"]
+    assert (columns["label"][11], columns["label"][12], columns["label"].dtype) == (0, 2, np.int64)
+    assert (columns["flag"][7], columns["flag"][8], columns["flag"].dtype) == (False, True, bool)
+    assert columns["emb"][7].tolist() == [0, 0, 0, 0]
+    assert columns["emb"][8].tolist() == [32, 33, 34, 35]
+    assert np.isnan(columns["score"][7])
+    assert columns["score"][8] == 8
+    assert columns["name"][7] is None
+    for name, row in NULL_ROWS.items():
+        assert np.flatnonzero(~batch.is_valid(name)).tolist() == [row]
+    assert batch.is_valid("id").all()
+    assert batch.valid.all()
+    with pytest.raises(
+        stoker.InvalidRequestError, match="the batch has no column 'nothing'; its columns are id, label"
+    ):
+        batch.is_valid("nothing")
+
+
+def test_loaders_have_masks_as_keys_on_request(nulls_lake: stoker.Lake) -> None:
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        masks = [*NULL_ROWS]
+        (arrays,) = nulls_lake.sql(ALL).numpy(batch_size=NUM_ROWS, shuffle=False, null_masks=masks)
+        (batch,) = nulls_lake.sql(ALL).torch(batch_size=NUM_ROWS, shuffle=False, seed=1, null_masks=True)
+    for name, row in NULL_ROWS.items():
+        assert np.flatnonzero(~arrays[f"{name}_valid"]).tolist() == [row]
+        assert torch.nonzero(~batch[f"{name}_valid"]).flatten().tolist() == [row]
+        assert torch.equal(batch.is_valid(name), batch[f"{name}_valid"])
+    assert batch["id_valid"].all()
+    assert "id_valid" not in arrays
+    assert (batch["label"][11], batch["label"].dtype, batch["flag"].dtype) == (0, torch.int64, torch.bool)
+    assert batch["emb"][7].tolist() == [0, 0, 0, 0]
+    assert batch["emb"][8].tolist() == [32, 33, 34, 35]
+    assert torch.isnan(batch["score"][7])
+    assert batch["name"][7] is None
+    moved = pickle.loads(pickle.dumps(batch)).to("cpu")
+    assert torch.equal(moved.is_valid("label"), batch.is_valid("label"))
+
+
+def test_tensors_with_nulls_are_streamed(nulls_lake: stoker.Lake) -> None:
+    query = nulls_lake.sql("SELECT id, image FROM images ORDER BY id")
+    (batch,) = query.numpy(batch_size=NUM_ROWS, shuffle=False, null_masks=["image"])
+    expected = (np.arange(NUM_ROWS * LENGTH) % 100).astype(np.uint8).reshape(NUM_ROWS, LENGTH)
+    expected[7] = 0
+    np.testing.assert_array_equal(batch["image"], expected)
+    assert np.flatnonzero(~batch["image_valid"]).tolist() == [7]
+
+
+def images_with_nulls(rows: range, null_rows: tuple[int, ...]) -> pa.Table:
+    items = pa.array(np.arange(len(rows) * LENGTH, dtype=np.int64) % 100, pa.int64()).cast(pa.uint8())
+    mask = pa.array([row in null_rows for row in rows])
+    storage = pa.FixedSizeListArray.from_arrays(items, LENGTH, mask=mask)
+    kind = pa.fixed_shape_tensor(pa.uint8(), (3, 20, 20))
+    return pa.table({"id": pa.array(rows), "image": pa.ExtensionArray.from_storage(kind, storage)})
+
+
+def test_null_tensors_are_written_as_zeros_with_a_mask(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    with pytest.raises(stoker.InvalidRequestError, match="image"):
+        lake.create_table("t", images_with_nulls(range(20), (3,)))
+    table = lake.create_table("t", images_with_nulls(range(20), (3,)), null_masks=["image"])
+    table.append(images_with_nulls(range(20, 30), (22, 29)))
+    lake.table("t").append(lake.sql("SELECT * FROM t WHERE id = 22").to_arrow())
+    lake.table("t").delete("id = 22")
+    lake.table("t").append(images_with_nulls(range(22, 23), (22,)))
+    layouts = {column.name: column.verdict for column in lake.table("t").describe()}
+    assert layouts == {"id": "light", "image": "dense", "image_valid": "light"}
+    query = lake.sql("SELECT id, image, image_valid FROM t")
+    found: dict[int, bool] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batches = list(query.torch(batch_size=7, seed=1))
+    for batch in batches:
+        assert batch["image"].shape[1:] == (3, 20, 20)
+        valid = batch.is_valid("image")
+        assert valid.tolist() == batch["image_valid"].tolist()
+        assert not batch["image"][~valid].any()
+        assert batch["image"][valid].flatten(1).any(dim=1).all()
+        found.update(zip(batch["id"].tolist(), valid.tolist(), strict=True))
+    assert sorted(row for row, valid in found.items() if not valid) == [3, 22, 29]
+    batch = next(iter(lake.sql("SELECT image FROM t").numpy(batch_size=4)))
+    with pytest.raises(stoker.InvalidRequestError, match="is the column image_valid, which the query does not select"):
+        batch.is_valid("image")
+
+
+@pytest.mark.parametrize(
+    ("null_masks", "message"),
+    [
+        (["nothing"], "null_masks names 'nothing'"),
+        (["id"], "null_masks names 'id', which holds int64, no tensors"),
+        ("image", "it must be a list of names"),
+    ],
+)
+def test_masks_of_no_tensors_are_refused(tmp_path: Path, null_masks: object, message: str) -> None:
+    lake = stoker.connect(str(tmp_path))
+    with pytest.raises(stoker.InvalidRequestError, match=message):
+        lake.create_table("t", images_with_nulls(range(4), ()), null_masks=null_masks)
+
+
+@pytest.mark.parametrize(
+    ("null_masks", "message"),
+    [("label", "must be a list of names"), (["nothing"], "null_masks names 'nothing'; the columns are id, label")],
+)
+def test_masks_of_no_column_are_refused(nulls_lake: stoker.Lake, null_masks: object, message: str) -> None:
+    for plan in (nulls_lake.sql(ALL).numpy, nulls_lake.sql(ALL).torch):
+        with pytest.raises(stoker.InvalidRequestError, match=message):
+            plan(batch_size=4, null_masks=null_masks)
+
+
+def test_a_mask_takes_no_key_of_a_column(nulls_lake: stoker.Lake) -> None:
+    query = nulls_lake.sql("SELECT label, id AS label_valid FROM t")
+    with pytest.raises(stoker.InvalidRequestError, match="whose mask has the key 'label_valid', which is taken"):
+        query.numpy(batch_size=4, null_masks=["label"])

@@ -71,6 +71,20 @@ def numpy_with(name: str) -> Call:
     return lambda lake, value: first_of(lake.sql(SAMPLES).numpy(batch_size=4, **{name: value}))
 
 
+def pad_with(name: str) -> Call:
+    def call(lake: stoker.Lake, value: Any) -> Any:
+        padding = stoker.Pad(**{name: value})
+        return first_of(
+            lake.sql("SELECT make_array(id, label) AS pair FROM samples").numpy(batch_size=4, ragged=padding)
+        )
+
+    return call
+
+
+def batch_with(method: str) -> Call:
+    return lambda lake, value: getattr(first_of(lake.sql(SAMPLES).stream(batch_size=4)), method)(value)
+
+
 def resume_with(name: str) -> Call:
     def call(lake: stoker.Lake, value: Any) -> Any:
         state = lake.sql(SAMPLES).stream(batch_size=4).state_dict()
@@ -115,13 +129,16 @@ TRANSFORM_OPTIONS = [
     "mean", "std", "interpolation", "fill", "image_bytes_max",
 ]  # fmt: skip
 STATE_FIELDS = ["version", "stream_id", "query", "num_rows", "epoch", "position", "step", "log", "order", "snapshots"]
-TORCH_OPTIONS = ["device", "transform", "collate_fn", "valid_key", "int64_columns"]
-NUMPY_OPTIONS = ["transform", "valid_key"]
+TORCH_OPTIONS = ["device", "transform", "collate_fn", "valid_key", "int64_columns", "ragged", "null_masks"]
+NUMPY_OPTIONS = ["transform", "valid_key", "ragged", "null_masks"]
+PAD_OPTIONS = ["value", "multiple", "length", "mask", "lengths"]
 
 #: Each call by its name: a function that passes a value to the call, and whether a server supports the call too.
 CALLS: dict[str, tuple[Call, str]] = {
     "connect(target)": (lambda _, value: stoker.connect(value).tables(), BOTH),
     **{f"connect({name})": (connect_with(name), BOTH) for name in CONNECT_OPTIONS},
+    **{f"Pad({name})": (pad_with(name), BOTH) for name in PAD_OPTIONS},
+    **{f"Batch.{name}": (batch_with(name), BOTH) for name in ("is_valid", "jagged", "padded")},
     "Lake.table(name)": (lambda lake, value: lake.table(value), BOTH),
     "Lake.table(version)": (lambda lake, value: lake.table("samples", version=value), BOTH),
     "Lake.table(tag)": (lambda lake, value: lake.table("samples", tag=value), BOTH),

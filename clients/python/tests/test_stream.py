@@ -326,7 +326,7 @@ def test_other_types_and_nulls_that_have_a_place(tmp_path: Path) -> None:
     assert batch["b"].tolist() == [True, False, True]
     assert batch["t"].dtype == np.dtype("datetime64[ms]")
     assert batch["d"][2] == np.datetime64("1970-01-03")
-    assert batch["l"].tolist() == [[1], [], [2, 3]]
+    assert [row.tolist() for row in batch["l"]] == [[1], [], [2, 3]]
     assert batch["x"].tolist() == [b"a", None, b"c"]
     with pytest.raises(KeyError):
         batch["nope"]

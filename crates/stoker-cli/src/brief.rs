@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt16Type;
+use arrow_array::types::{UInt8Type, UInt16Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use stoker_columns::is_bfloat16;
+use stoker_columns::SmallFloat;
 use stoker_columns::tensor::shape_label;
 
 /// Lists with more elements than this are shortened.
@@ -75,11 +75,13 @@ fn begin(field: &Field, elements: &ArrayRef, name: Option<&str>) -> Result<Strin
 }
 
 fn listed(field: &Field, elements: &ArrayRef) -> Result<String, ArrowError> {
-    if is_bfloat16(field)
-        && let Some(bits) = elements.as_primitive_opt::<UInt16Type>()
-    {
-        let numbers = bits.values().iter().map(|bits| f32::from_bits(u32::from(*bits) << 16).to_string());
-        return Ok(numbers.collect::<Vec<_>>().join(", "));
+    if let Some(float) = SmallFloat::of(field) {
+        let wide = elements.as_primitive_opt::<UInt16Type>().map(|bits| bits.values().to_vec());
+        let narrow = elements.as_primitive_opt::<UInt8Type>();
+        let bits = wide.or_else(|| Some(narrow?.values().iter().map(|bits| u16::from(*bits)).collect()));
+        if let Some(bits) = bits {
+            return Ok(bits.into_iter().map(|bits| float.to_f32(bits).to_string()).collect::<Vec<_>>().join(", "));
+        }
     }
     let options = FormatOptions::default().with_null("null");
     let formatter = ArrayFormatter::try_new(elements.as_ref(), &options)?;
@@ -132,7 +134,10 @@ mod tests {
         let mut metadata = tensor.metadata().clone();
         metadata.insert(DTYPE_KEY.into(), "bfloat16".into());
         let values = list::<UInt16Type>(vec![0x3f80; 9], 9);
-        check(&tensor.with_metadata(metadata), values, &["bfloat16[9]: 1, 1, 1, 1, …"]);
+        check(&tensor.with_metadata(metadata.clone()), values, &["bfloat16[9]: 1, 1, 1, 1, …"]);
+        metadata.insert(DTYPE_KEY.into(), "float8_e5m2".into());
+        let tensor = TensorType { element: DataType::UInt8, shape: vec![9] }.to_field("x").with_metadata(metadata);
+        check(&tensor, list::<UInt8Type>(vec![0xbc; 9], 9), &["float8_e5m2[9]: -1, -1, -1, -1, …"]);
         let vector = TensorType { element: DataType::UInt8, shape: vec![2] }.to_field("x");
         check(&vector, list::<UInt8Type>(vec![1, 2], 2), &["[1, 2]"]);
     }

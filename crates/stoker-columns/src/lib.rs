@@ -21,9 +21,11 @@
 //! read as plain bytes, is known to `stoker-lake`, which asks the kind for [`Storage`].
 
 #![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod binary;
 mod blob;
+mod dense_values;
 pub mod encoded_image;
 mod ingest;
 mod kind;
@@ -31,6 +33,8 @@ mod list;
 mod metadata;
 mod mismatch;
 mod numpy;
+pub mod ragged;
+mod row_validity;
 mod scalar;
 mod storage;
 mod structs;
@@ -41,17 +45,19 @@ mod width;
 mod written;
 
 pub use blob::is_blob;
+pub use dense_values::dense_values;
 pub use encoded_image::is_encoded_image;
 pub use ingest::{Conversion, Ingest, ingest};
 pub use kind::{ColumnKind, is_heavy, kind_of};
 pub use metadata::{
     DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY,
-    same_meaning,
+    MASK_KEY, VARIABLE_SHAPE_TENSOR, same_meaning,
 };
 pub use mismatch::Mismatch;
-pub use numpy::{Nulls, NumpyShape};
+pub use numpy::{Nulls, NumpyShape, Rows};
+pub use row_validity::{column_validity, row_validity};
 pub use storage::Storage;
-pub use tensor::{Element, TensorSpec, TensorType, fitting, fitting_schema, is_bfloat16};
+pub use tensor::{Element, SmallFloat, TensorSpec, TensorType, fitting, fitting_schema, is_bfloat16};
 pub use width::{HEAVY_ROW_BYTES, fixed_row_bytes};
 pub use written::{WrongValue, fit, target_schema, wrong_value};
 
@@ -60,8 +66,16 @@ pub use written::{WrongValue, fit, target_schema, wrong_value};
 pub static MARKED: [&dyn ColumnKind; 2] = [&encoded_image::EncodedImage, &blob::Blob];
 
 /// The kinds that the type of a column tells. Exactly one of them holds each field.
-pub static TYPES: [&dyn ColumnKind; 7] =
-    [&tensor::Tensor, &vector::Vector, &text::Text, &binary::Binary, &list::List, &structs::Structs, &scalar::Scalar];
+pub static TYPES: [&dyn ColumnKind; 8] = [
+    &tensor::Tensor,
+    &vector::Vector,
+    &ragged::Ragged,
+    &text::Text,
+    &binary::Binary,
+    &list::List,
+    &structs::Structs,
+    &scalar::Scalar,
+];
 
 #[cfg(test)]
 mod tests;

@@ -11,14 +11,21 @@ pub const EXTENSION_METADATA_KEY: &str = "ARROW:extension:metadata";
 /// The canonical extension type of tensors that have the same shape in all rows. Their storage is `FixedSizeList<T,
 /// product of shape>`.
 pub const FIXED_SHAPE_TENSOR: &str = "arrow.fixed_shape_tensor";
+/// The canonical extension type of tensors of which each has its own shape, with as many dimensions in all rows. Their
+/// storage is `Struct<data: List<T>, shape: FixedSizeList<Int32, number of dimensions>>`.
+pub const VARIABLE_SHAPE_TENSOR: &str = "arrow.variable_shape_tensor";
 /// Field metadata key for Stoker's column kinds.
 pub const KIND_KEY: &str = "stoker.kind";
 /// Value of [`KIND_KEY`] for LargeBinary columns with JPEG, PNG or WebP files.
 pub const KIND_ENCODED_IMAGE: &str = "encoded_image";
 /// Field metadata key that overrides the rule for heavy columns: `true` or `false`.
 pub const HEAVY_KEY: &str = "stoker.heavy";
-/// Field metadata key for element types that Arrow lacks: `bfloat16` on UInt16 storage.
+/// Field metadata key for element types that Arrow lacks, such as `bfloat16` on UInt16 storage (`SmallFloat`).
 pub const DTYPE_KEY: &str = "stoker.dtype";
+
+/// Field metadata key that names the boolean column with the mask of a column: false where a row is null, whose values
+/// are zeros.
+pub const MASK_KEY: &str = "stoker.mask";
 
 /// The beginning of the keys that are Stoker's own.
 const OWN_PREFIX: &str = "stoker.";
@@ -46,9 +53,14 @@ pub(crate) fn has_tensor_name(field: &Field) -> bool {
     field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR)
 }
 
+/// Returns whether the extension type of a field is that of tensors of which each has its own shape.
+pub(crate) fn has_variable_tensor_name(field: &Field) -> bool {
+    field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(VARIABLE_SHAPE_TENSOR)
+}
+
 /// Returns the metadata that has a meaning for Stoker, without encodings and field numbers of other systems.
 pub(crate) fn kept_metadata(field: &Field) -> HashMap<String, String> {
-    let is_tensor = has_tensor_name(field);
+    let is_tensor = has_tensor_name(field) || has_variable_tensor_name(field);
     let kept = |key: &str| {
         key.starts_with(OWN_PREFIX) || is_tensor && (key == EXTENSION_NAME_KEY || key == EXTENSION_METADATA_KEY)
     };

@@ -10,6 +10,7 @@ use stoker_decode::{ImageTransform, decode_images};
 use crate::*;
 
 mod model;
+mod values;
 
 fn field(data_type: DataType) -> Field {
     Field::new("x", data_type, true)
@@ -30,18 +31,24 @@ fn tensor(element: DataType, shape: &[usize]) -> Field {
 }
 
 fn numbers(dtype: &str, shape: &[usize], nulls: Nulls) -> NumpyShape {
-    NumpyShape { dtype: Some(dtype.into()), shape: shape.to_vec(), nulls, bfloat16: false }
+    NumpyShape { dtype: Some(dtype.into()), shape: shape.to_vec(), nulls, ..objects() }
 }
 
 fn objects() -> NumpyShape {
-    NumpyShape { dtype: None, shape: Vec::new(), nulls: Nulls::Object, bfloat16: false }
+    NumpyShape {
+        dtype: None,
+        shape: Vec::new(),
+        nulls: Nulls::Object,
+        small_float: None,
+        rows: Rows::Fixed { axes: None },
+        names: None,
+    }
 }
 
 #[test]
 fn each_field_has_its_kind() {
     use DataType::*;
     let item = || Arc::new(Field::new("item", Int64, true));
-    let members = vec![Field::new("bytes", LargeBinary, true), Field::new("path", Utf8, true)];
     let bf16 = with(tensor(UInt16, &[4]), &[(DTYPE_KEY, tensor::BFLOAT16)]);
     let broken = with(field(lists(UInt8, 6)), &[(EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR)]);
     let seven = with(broken.clone(), &[(EXTENSION_METADATA_KEY, r#"{"shape":[7]}"#)]);
@@ -49,15 +56,43 @@ fn each_field_has_its_kind() {
         field(lists(Boolean, 6)),
         &[(EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR), (EXTENSION_METADATA_KEY, r#"{"shape":[2,3]}"#)],
     );
-    let mapped = Arc::new(Field::new_struct("entries", members.clone(), false));
+    let entry = vec![Field::new("key", Utf8, false), Field::new("value", Utf8, true)];
+    let mapped = Arc::new(Field::new_struct("entries", entry, false));
     let image = encoded_image::new_field("x", false);
-    let others = NumpyShape { nulls: Nulls::Refused, ..objects() };
+    let lists_of = |levels, dtype, shape: &[usize]| NumpyShape {
+        rows: Rows::Lists { levels },
+        ..numbers(dtype, shape, Nulls::Zero)
+    };
+    let channels_last = with(
+        tensor(UInt8, &[3, 224, 220]),
+        &[(EXTENSION_METADATA_KEY, r#"{"shape":[3,224,220],"permutation":[1,2,0],"dim_names":["C","H","W"]}"#)],
+    );
+    let twice = with(tensor(UInt8, &[2, 3]), &[(EXTENSION_METADATA_KEY, r#"{"shape":[2,3],"permutation":[1,1]}"#)]);
+    let unnamed = with(tensor(UInt8, &[2, 3]), &[(EXTENSION_METADATA_KEY, r#"{"shape":[2,3],"dim_names":["H"]}"#)]);
+    let fp8 = with(tensor(UInt8, &[4]), &[(DTYPE_KEY, "float8_e4m3fn")]);
+    let members = |data: DataType| {
+        let sizes = FixedSizeList(Arc::new(Field::new("item", Int32, false)), 3);
+        Struct(vec![Field::new("data", data, false), Field::new("shape", sizes, false)].into())
+    };
+    let pictures = |parameters: &str| {
+        let data = List(Arc::new(Field::new("item", UInt8, false)));
+        let name = (EXTENSION_NAME_KEY, VARIABLE_SHAPE_TENSOR);
+        with(field(members(data)), &[name, (EXTENSION_METADATA_KEY, parameters)])
+    };
+    let shaped = NumpyShape {
+        rows: Rows::Shaped { axes: Some(vec![1, 2, 0]), sizes: vec![None, None, Some(3)] },
+        names: Some(["H", "W", "C"].map(String::from).to_vec()),
+        ..numbers("uint8", &[], Nulls::Zero)
+    };
+    let any_shape =
+        NumpyShape { rows: Rows::Shaped { axes: None, sizes: vec![None; 3] }, ..numbers("uint8", &[], Nulls::Zero) };
+    let files = Struct(vec![Field::new("bytes", LargeBinary, true), Field::new("path", Utf8, true)].into());
     // The field, the name of its kind, its label, whether it is heavy, and its NumPy array.
     let cases: Vec<(Field, &str, &str, bool, NumpyShape)> = vec![
-        (field(Int32), "scalar", "scalar", false, numbers("int32", &[], Nulls::Refused)),
-        (field(UInt64), "scalar", "scalar", false, numbers("uint64", &[], Nulls::Refused)),
+        (field(Int32), "scalar", "scalar", false, numbers("int32", &[], Nulls::Zero)),
+        (field(UInt64), "scalar", "scalar", false, numbers("uint64", &[], Nulls::Zero)),
         (field(Float16), "scalar", "scalar", false, numbers("float16", &[], Nulls::NaN)),
-        (field(Boolean), "scalar", "scalar", false, numbers("bool", &[], Nulls::Refused)),
+        (field(Boolean), "scalar", "scalar", false, numbers("bool", &[], Nulls::Zero)),
         (
             field(Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
             "scalar",
@@ -77,35 +112,89 @@ fn each_field_has_its_kind() {
         (field(Utf8View), "text", "text", false, objects()),
         (field(Binary), "binary", "binary", true, objects()),
         (with(field(LargeBinary), &[(HEAVY_KEY, "false")]), "binary", "binary", false, objects()),
-        (field(List(item())), "list", "list", false, objects()),
-        (field(lists(Utf8, 3)), "list", "list", false, NumpyShape { shape: vec![3], ..others.clone() }),
-        (broken, "list", "list", false, numbers("uint8", &[6], Nulls::Refused)),
-        (seven, "list", "list", false, numbers("uint8", &[6], Nulls::Refused)),
-        (flags, "list", "list", false, NumpyShape { shape: vec![2, 3], ..others.clone() }),
-        (field(Struct(members.into())), "struct", "struct", false, objects()),
-        (field(lists(Float32, 3)), "vector", "vector float32[3]", false, numbers("float32", &[3], Nulls::Refused)),
-        (field(lists(Float32, 768)), "vector", "vector float32[768]", true, numbers("float32", &[768], Nulls::Refused)),
-        (field(lists(Date32, 2)), "vector", "vector date32[2]", false, NumpyShape { shape: vec![2], ..others }),
+        (field(List(item())), "ragged", "ragged int64[*]", false, lists_of(1, "int64", &[])),
+        (
+            field(LargeList(Arc::new(Field::new("item", List(item()), true)))),
+            "ragged",
+            "ragged int64[*, *]",
+            false,
+            lists_of(2, "int64", &[]),
+        ),
+        (
+            field(List(Arc::new(Field::new("item", lists(Float32, 4), true)))),
+            "ragged",
+            "ragged float32[*, 4]",
+            false,
+            lists_of(1, "float32", &[4]),
+        ),
+        (
+            field(List(Arc::new(Field::new("item", Boolean, true)))),
+            "ragged",
+            "ragged boolean[*]",
+            false,
+            lists_of(1, "bool", &[]),
+        ),
+        (field(List(Arc::new(Field::new("item", Utf8, true)))), "list", "list", false, objects()),
+        (
+            pictures(r#"{"permutation":[1,2,0],"dim_names":["C","H","W"],"uniform_shape":[3,null,null]}"#),
+            "ragged",
+            "ragged uint8[H=*, W=*, C=3]",
+            false,
+            shaped,
+        ),
+        (pictures(""), "ragged", "ragged uint8[*, *, *]", false, any_shape),
+        (pictures(r#"{"uniform_shape":[3]}"#), "struct", "struct", false, objects()),
+        (field(members(List(item()))), "struct", "struct", false, objects()),
+        (field(lists(Utf8, 3)), "list", "list", false, NumpyShape { shape: vec![3], ..objects() }),
+        (field(lists(Boolean, 3)), "list", "list bool[3]", false, numbers("bool", &[3], Nulls::Zero)),
+        (field(lists(lists(Int16, 4), 3)), "list", "list int16[3, 4]", false, numbers("int16", &[3, 4], Nulls::Zero)),
+        (broken, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
+        (seven, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
+        (twice, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
+        (unnamed, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
+        (flags, "list", "list bool[2, 3]", false, numbers("bool", &[2, 3], Nulls::Zero)),
+        (field(files), "struct", "struct", false, objects()),
+        (
+            channels_last,
+            "tensor",
+            "tensor uint8[H=224, W=220, C=3]",
+            true,
+            NumpyShape {
+                rows: Rows::Fixed { axes: Some(vec![1, 2, 0]) },
+                names: Some(["H", "W", "C"].map(String::from).to_vec()),
+                ..numbers("uint8", &[224, 220, 3], Nulls::Zero)
+            },
+        ),
+        (
+            fp8,
+            "tensor",
+            "tensor float8_e4m3fn[4]",
+            false,
+            NumpyShape { small_float: Some(SmallFloat::Float8E4M3FN), ..numbers("uint8", &[4], Nulls::Zero) },
+        ),
+        (field(lists(Float32, 3)), "vector", "vector float32[3]", false, numbers("float32", &[3], Nulls::Zero)),
+        (field(lists(Float32, 768)), "vector", "vector float32[768]", true, numbers("float32", &[768], Nulls::Zero)),
+        (field(lists(Date32, 2)), "vector", "vector date32[2]", false, NumpyShape { shape: vec![2], ..objects() }),
         (
             tensor(UInt8, &[3, 224, 224]),
             "tensor",
             "tensor uint8[3, 224, 224]",
             true,
-            numbers("uint8", &[3, 224, 224], Nulls::Refused),
+            numbers("uint8", &[3, 224, 224], Nulls::Zero),
         ),
         (
             with(tensor(UInt8, &[3, 224, 224]), &[(HEAVY_KEY, "false")]),
             "tensor",
             "tensor uint8[3, 224, 224]",
             false,
-            numbers("uint8", &[3, 224, 224], Nulls::Refused),
+            numbers("uint8", &[3, 224, 224], Nulls::Zero),
         ),
         (
             bf16,
             "tensor",
             "tensor bfloat16[4]",
             false,
-            NumpyShape { bfloat16: true, ..numbers("uint16", &[4], Nulls::Refused) },
+            NumpyShape { small_float: Some(SmallFloat::BFloat16), ..numbers("uint16", &[4], Nulls::Zero) },
         ),
         (image.clone(), "encoded_image", "encoded image", true, objects()),
         (with(image, &[("lance-encoding:blob", "true")]), "encoded_image", "encoded image", true, objects()),
@@ -186,6 +275,10 @@ fn metadata_of_another_type_is_left_out() {
     assert!(fitting(&cast).metadata().is_empty());
     let same = Arc::new(tensor(DataType::UInt8, &[2, 3]));
     assert_eq!(fitting(&same), same);
+    let flags = Arc::new(field(lists(DataType::Boolean, 6)).with_metadata(metadata.clone()));
+    assert_eq!(fitting(&flags), flags);
+    let longer = Arc::new(field(lists(DataType::Boolean, 7)).with_metadata(metadata));
+    assert!(fitting(&longer).metadata().is_empty());
 }
 
 #[test]
@@ -205,7 +298,9 @@ fn values_that_are_no_images_are_found() {
 
 #[test]
 fn declared_tensors_are_parsed_and_converted() {
-    for (text, found) in [("uint8[3,2]", "uint8[3,2]"), (" bfloat16[ 4 ] ", "bfloat16[4]")] {
+    for (text, found) in
+        [("uint8[3,2]", "uint8[3,2]"), (" bfloat16[ 4 ] ", "bfloat16[4]"), ("float8_e5m2[2]", "float8_e5m2[2]")]
+    {
         assert_eq!(TensorSpec::parse(text).unwrap().to_string(), found);
     }
     for bad in ["uint8", "complex64[2]", "uint8[0]", "uint8[]", "uint8[65536,65536]"] {

@@ -12,7 +12,7 @@ use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use stoker_columns::{TensorType, is_bfloat16};
+use stoker_columns::{SmallFloat, TensorType};
 
 use crate::documented::documented;
 use crate::vectors::to_f64;
@@ -66,14 +66,14 @@ impl TensorReduction {
     }
 
     /// Reduces each row. Rows are converted one at a time, so that a batch of tensors is never held as `f64`.
-    fn rows(&self, array: &ArrayRef, is_bfloat16: bool) -> DfResult<Float64Array> {
+    fn rows(&self, array: &ArrayRef, float: Option<SmallFloat>) -> DfResult<Float64Array> {
         let Some(list) = array.as_fixed_size_list_opt() else {
             return exec_err!("{}: {} is not a tensor", self.name(), array.data_type());
         };
         let mut reduced = Vec::with_capacity(list.len());
         for row in 0..list.len() {
             reduced.push(match list.is_valid(row) {
-                true => self.reduction.of(present(to_f64(&list.value(row), is_bfloat16)?).values()),
+                true => self.reduction.of(present(to_f64(&list.value(row), float)?).values()),
                 false => None,
             });
         }
@@ -164,11 +164,11 @@ impl ScalarUDFImpl for TensorReduction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let is_bfloat16 = args.arg_fields.first().is_some_and(|field| is_bfloat16(field));
+        let float = args.arg_fields.first().and_then(|field| SmallFloat::of(field));
         match args.args.first() {
-            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(Arc::new(self.rows(array, is_bfloat16)?))),
+            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(Arc::new(self.rows(array, float)?))),
             Some(ColumnarValue::Scalar(scalar)) => {
-                let reduced = self.rows(&scalar.to_array()?, is_bfloat16)?;
+                let reduced = self.rows(&scalar.to_array()?, float)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&reduced, 0)?))
             }
             None => exec_err!("{} needs a tensor", self.name()),

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::prelude::Expr;
-use stoker_columns::TensorType;
+use stoker_columns::tensor::logical_shape;
 
 use crate::documented::documented;
 
@@ -39,13 +39,13 @@ fn result_type() -> DataType {
 }
 
 fn shape(field: Option<&FieldRef>) -> DfResult<Vec<Option<i64>>> {
-    let Some(tensor) = field.and_then(|field| TensorType::of(field)) else {
+    let Some(shape) = field.and_then(|field| logical_shape(field)) else {
         return plan_err!(
             "tensor_shape: {} is not a tensor",
             field.map_or("nothing".to_string(), |field| format!("{} ({})", field.name(), field.data_type()))
         );
     };
-    Ok(tensor.shape.iter().map(|size| i64::try_from(*size).ok()).collect())
+    Ok(shape.iter().map(|size| i64::try_from(*size).ok()).collect())
 }
 
 fn list(shape: Vec<Option<i64>>) -> ListArray {

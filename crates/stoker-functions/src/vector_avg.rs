@@ -19,7 +19,7 @@ use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
-use stoker_columns::is_bfloat16;
+use stoker_columns::SmallFloat;
 
 use crate::documented::documented;
 use crate::vectors::to_f64;
@@ -109,7 +109,8 @@ pub(crate) struct VectorSums {
     list_length: i32,
     /// The same number.
     length: usize,
-    is_bfloat16: bool,
+    /// The float that elements are, if Arrow lacks it.
+    float: Option<SmallFloat>,
     /// The sums of group g are at `g * length..(g + 1) * length`.
     sums: Vec<f64>,
     /// The number of rows of each group.
@@ -124,14 +125,14 @@ impl VectorSums {
         let DataType::FixedSizeList(item, length) = args.return_type() else {
             return internal_err!("vector_avg was planned as {}", args.return_type());
         };
-        let is_bfloat16 = args.expr_fields.first().is_some_and(|field| is_bfloat16(field));
-        Ok(Self::new(item.clone(), *length, is_bfloat16))
+        let float = args.expr_fields.first().and_then(|field| SmallFloat::of(field));
+        Ok(Self::new(item.clone(), *length, float))
     }
 
     /// Creates the state for results of `list_length` elements of the type of `item`, without groups.
-    pub(crate) fn new(item: FieldRef, list_length: i32, is_bfloat16: bool) -> Self {
+    pub(crate) fn new(item: FieldRef, list_length: i32, float: Option<SmallFloat>) -> Self {
         let length = usize::try_from(list_length).unwrap_or_default();
-        Self { item, list_length, length, is_bfloat16, sums: Vec::new(), counts: Vec::new() }
+        Self { item, list_length, length, float, sums: Vec::new(), counts: Vec::new() }
     }
 
     /// Adds groups without rows, so that there are at least `num_groups`.
@@ -150,7 +151,7 @@ impl VectorSums {
         let rows_at_once = (ELEMENTS_AT_ONCE / self.length.max(1)).max(1);
         for first in (0..vectors.len()).step_by(rows_at_once) {
             let rows = vectors.slice(first, rows_at_once.min(vectors.len() - first));
-            let elements = to_f64(&elements_of(&rows, self.length), self.is_bfloat16)?;
+            let elements = to_f64(&elements_of(&rows, self.length), self.float)?;
             let nulls = elements.nulls().filter(|nulls| nulls.null_count() > 0);
             for row in 0..rows.len() {
                 let Some(group) = group_of(first + row).filter(|_| rows.is_valid(row)) else { continue };
@@ -173,7 +174,7 @@ impl VectorSums {
         else {
             return internal_err!("the state of vector_avg is {} and {}", sums.data_type(), counts.data_type());
         };
-        let sums = to_f64(&elements_of(sums, self.length), false)?;
+        let sums = to_f64(&elements_of(sums, self.length), None)?;
         for (row, count) in counts.values().iter().enumerate() {
             if let Some(group) = group_of(row) {
                 let start = row * self.length;

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, UInt16Type};
+use arrow_array::types::{Float32Type, Float64Type, UInt8Type, UInt16Type};
 use arrow_array::{Array, ArrayRef, Float64Array};
 use arrow_buffer::{ArrowNativeType as _, NullBuffer};
 use arrow_schema::DataType;
 use datafusion::common::{Result as DfResult, exec_err};
+use stoker_columns::SmallFloat;
 
 /// The number of dimensions of a vector type.
 pub(crate) enum Dimensions {
@@ -110,12 +111,17 @@ pub(crate) fn elements_and_offsets(array: &ArrayRef) -> Option<(ArrayRef, Vec<us
     Some((list.values().clone(), offsets))
 }
 
-/// Converts the elements of a tensor or vector to `f64`. Those of bfloat16 are stored as the bits of UInt16.
-pub(crate) fn to_f64(elements: &ArrayRef, is_bfloat16: bool) -> DfResult<Float64Array> {
-    match elements.as_primitive_opt::<UInt16Type>() {
-        Some(bits) if is_bfloat16 => Ok(bits.unary(|bits| f64::from(half::bf16::from_bits(bits).to_f32()))),
-        _ => Ok(arrow_cast::cast(elements, &DataType::Float64)?.as_primitive::<Float64Type>().clone()),
+/// Converts the elements of a tensor or vector to `f64`. Those that are floats which Arrow lacks are stored as bits.
+pub(crate) fn to_f64(elements: &ArrayRef, float: Option<SmallFloat>) -> DfResult<Float64Array> {
+    if let Some(float) = float {
+        if let Some(bits) = elements.as_primitive_opt::<UInt16Type>() {
+            return Ok(bits.unary(|bits| f64::from(float.to_f32(bits))));
+        }
+        if let Some(bits) = elements.as_primitive_opt::<UInt8Type>() {
+            return Ok(bits.unary(|bits| f64::from(float.to_f32(u16::from(bits)))));
+        }
     }
+    Ok(arrow_cast::cast(elements, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
 }
 
 /// Returns the number of dimensions as text, for error messages.

@@ -1,9 +1,11 @@
-//! Lists of any length, and lists of a fixed length whose elements are no numbers.
+//! Lists of a fixed length whose elements are no numbers, such as booleans or other lists, and lists of any length of
+//! values that are no numbers.
 
 use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType, Field};
 
-use crate::tensor::{declared_shape, fit_elements};
+use crate::ragged::Ragged;
+use crate::tensor::{fit_elements, numpy_shape};
 use crate::{ColumnKind, NumpyShape, TensorType};
 
 /// The kind of lists.
@@ -16,20 +18,21 @@ impl ColumnKind for List {
 
     fn holds(&self, field: &Field) -> bool {
         match field.data_type() {
-            DataType::List(_) | DataType::LargeList(_) => true,
+            DataType::List(_) | DataType::LargeList(_) => !Ragged.holds(field),
             DataType::FixedSizeList(..) => TensorType::of(field).is_none(),
             _ => false,
         }
     }
 
-    fn label(&self, _field: &Field) -> String {
-        "list".into()
+    fn label(&self, field: &Field) -> String {
+        match self.numpy(field) {
+            NumpyShape { dtype: Some(dtype), shape, .. } => format!("list {dtype}{shape:?}"),
+            _ => "list".into(),
+        }
     }
 
     fn numpy(&self, field: &Field) -> NumpyShape {
-        let DataType::FixedSizeList(item, length) = field.data_type() else { return NumpyShape::objects(field) };
-        let length = usize::try_from(*length).unwrap_or(0);
-        NumpyShape::elements(field, item.data_type(), declared_shape(field).unwrap_or_else(|| vec![length]))
+        numpy_shape(field)
     }
 
     fn fit(&self, field: &Field, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {

@@ -2,6 +2,7 @@
 
 use arrow_schema::{DataType, Field};
 
+use crate::ragged::Ragged;
 use crate::{ColumnKind, NumpyShape};
 
 /// The kind of structs.
@@ -13,7 +14,7 @@ impl ColumnKind for Structs {
     }
 
     fn holds(&self, field: &Field) -> bool {
-        matches!(field.data_type(), DataType::Struct(_))
+        matches!(field.data_type(), DataType::Struct(_)) && !Ragged.holds(field)
     }
 
     fn label(&self, _field: &Field) -> String {

@@ -4,14 +4,23 @@ use std::sync::Arc;
 
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 
-use super::TensorType;
-use crate::metadata::has_tensor_name;
+use super::{TensorType, declared_shape, numpy_shape};
+use crate::metadata::{has_tensor_name, has_variable_tensor_name};
+use crate::ragged::VariableShape;
 use crate::{DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY};
 
 /// Returns the field without tensor metadata if its type is not that tensor. The casts of queries keep the metadata of
 /// their input.
 pub fn fitting(field: &FieldRef) -> FieldRef {
-    if !has_tensor_name(field) || TensorType::of(field).is_some() {
+    let fits = match field {
+        _ if has_tensor_name(field) => {
+            let is_of_flags = || declared_shape(field).is_some() && numpy_shape(field).dtype.is_some();
+            TensorType::of(field).is_some() || is_of_flags()
+        }
+        _ if has_variable_tensor_name(field) => VariableShape::of(field).is_some(),
+        _ => true,
+    };
+    if fits {
         return field.clone();
     }
     let mut metadata = field.metadata().clone();

@@ -12,9 +12,9 @@ use arrow_schema::{DataType, Field};
 use half::bf16;
 
 use super::TensorType;
-use super::bfloat16::BFLOAT16;
 use super::elements::fixed_size_list;
 use super::flatten::flatten;
+use super::small_float::SmallFloat;
 use crate::ingest::{Conversion, to_plain, to_type};
 use crate::numpy::{NUMBERS, number_name};
 use crate::{DTYPE_KEY, Ingest, Mismatch};
@@ -24,8 +24,8 @@ use crate::{DTYPE_KEY, Ingest, Mismatch};
 pub enum Element {
     /// A number of an Arrow type.
     Number(DataType),
-    /// bfloat16, which is stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`.
-    BFloat16,
+    /// A float that Arrow lacks: its bits are stored, and `stoker.dtype` in the metadata of the field names it.
+    Small(SmallFloat),
 }
 
 impl Element {
@@ -33,13 +33,13 @@ impl Element {
     pub fn storage(&self) -> DataType {
         match self {
             Element::Number(data_type) => data_type.clone(),
-            Element::BFloat16 => DataType::UInt16,
+            Element::Small(float) => float.storage(),
         }
     }
 
     fn parse(name: &str) -> Option<Self> {
-        if name == BFLOAT16 {
-            return Some(Element::BFloat16);
+        if let Some(float) = SmallFloat::named(name) {
+            return Some(Element::Small(float));
         }
         NUMBERS.iter().find(|(known, _)| *known == name).map(|(_, data_type)| Element::Number(data_type.clone()))
     }
@@ -48,7 +48,7 @@ impl Element {
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
-            Element::BFloat16 => Some(BFLOAT16),
+            Element::Small(float) => Some(float.name()),
             Element::Number(data_type) => number_name(data_type),
         };
         f.write_str(name.unwrap_or("number"))
@@ -77,8 +77,9 @@ impl TensorSpec {
             return Err("expected COLUMN=TYPE[SIZES], such as image=uint8[3,224,224]".into());
         };
         let Some(element) = Element::parse(element.trim()) else {
-            let names: Vec<_> = NUMBERS.iter().map(|(name, _)| *name).collect();
-            return Err(format!("the type should be one of {}, {BFLOAT16}", names.join(", ")));
+            let names = NUMBERS.iter().map(|(name, _)| *name);
+            let names: Vec<_> = names.chain(SmallFloat::ALL.map(SmallFloat::name)).collect();
+            return Err(format!("the type should be one of {}", names.join(", ")));
         };
         let sizes: Option<Vec<usize>> = shape.split(',').map(|size| size.trim().parse().ok()).collect();
         let product = sizes.iter().flatten().try_fold(1usize, |product, size| product.checked_mul(*size));
@@ -104,9 +105,9 @@ impl fmt::Display for TensorSpec {
 /// How a column of lists or bytes becomes a column of tensors.
 pub fn declared(name: &str, spec: &TensorSpec) -> Ingest {
     let mut field = TensorType { element: spec.element.storage(), shape: spec.shape.clone() }.to_field(name);
-    if spec.element == Element::BFloat16 {
+    if let Element::Small(float) = spec.element {
         let mut metadata = field.metadata().clone();
-        metadata.insert(DTYPE_KEY.into(), BFLOAT16.into());
+        metadata.insert(DTYPE_KEY.into(), float.name().into());
         field = field.with_metadata(metadata);
     }
     Ingest::new(field, FromValues(spec.clone()))
@@ -172,13 +173,18 @@ fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str) -> Result<Ar
     if *found == storage {
         return Ok(values.clone());
     }
-    let loses = spec.element == Element::BFloat16 && !found.is_floating();
+    let is_bf16 = spec.element == Element::Small(SmallFloat::BFloat16);
+    if let (Element::Small(_), false) = (&spec.element, is_bf16) {
+        let found = format!("elements of type {found}, where the bits as {storage} are needed");
+        return Err(Mismatch::new(None, expected, found));
+    }
+    let loses = is_bf16 && !found.is_floating();
     let is_number = found.is_numeric() && found.primitive_width().is_some_and(|width| width <= 8);
-    let loses = loses || (found.is_floating() && storage.is_integer() && !is_bf16(spec));
+    let loses = loses || (found.is_floating() && storage.is_integer() && !is_bf16);
     if loses || !(is_number || *found == DataType::Boolean) {
         return Err(Mismatch::new(None, expected, format!("elements of type {found}")));
     }
-    let target = if is_bf16(spec) { DataType::Float32 } else { storage };
+    let target = if is_bf16 { DataType::Float32 } else { storage };
     let cast_values =
         cast(values, &target).map_err(|error| Mismatch::new(None, expected, format!("{found}: {error}")))?;
     if cast_values.null_count() > 0 {
@@ -186,14 +192,10 @@ fn to_element(values: &ArrayRef, spec: &TensorSpec, expected: &str) -> Result<Ar
         let found = format!("an element of type {found} that does not fit {}", spec.element);
         return Err(Mismatch::new(Some(index / spec.length().max(1)), expected, found));
     }
-    if !is_bf16(spec) {
+    if !is_bf16 {
         return Ok(cast_values);
     }
     let floats = cast_values.as_primitive::<Float32Type>();
     let bits = floats.values().iter().map(|value| bf16::from_f32(*value).to_bits());
     Ok(Arc::new(PrimitiveArray::<UInt16Type>::from_iter_values(bits)))
-}
-
-fn is_bf16(spec: &TensorSpec) -> bool {
-    spec.element == Element::BFloat16
 }

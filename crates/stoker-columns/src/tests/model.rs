@@ -19,17 +19,58 @@ pub(super) fn label(field: &Field) -> String {
         let element =
             field.metadata().get(DTYPE_KEY).cloned().unwrap_or_else(|| tensor.element.to_string().to_lowercase());
         let is_tensor = field.metadata().get(EXTENSION_NAME_KEY).map(String::as_str) == Some(FIXED_SHAPE_TENSOR);
-        return format!("{} {element}{:?}", if is_tensor { "tensor" } else { "vector" }, tensor.shape);
+        return format!("{} {element}{:?}", if is_tensor { "tensor" } else { "vector" }, numpy(field).shape);
     }
     match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary",
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => "timestamp",
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => "list",
+        DataType::List(_) | DataType::LargeList(_) => match ragged(field.data_type()) {
+            Some((levels, inner, element)) => {
+                let sizes = std::iter::repeat_n("*".to_string(), levels).chain(inner.iter().map(usize::to_string));
+                let named = field.metadata().get(DTYPE_KEY).cloned();
+                let element = named.unwrap_or_else(|| element.to_string().to_lowercase());
+                return format!("ragged {element}[{}]", sizes.collect::<Vec<_>>().join(", "));
+            }
+            None => "list",
+        },
+        DataType::FixedSizeList(..) => match numpy(field) {
+            NumpyShape { dtype: Some(dtype), shape, .. } => return format!("list {dtype}{shape:?}"),
+            _ => "list",
+        },
         DataType::Struct(_) => "struct",
         _ => "scalar",
     }
     .into()
+}
+
+/// The nested fixed-size lists of a type: their lengths, and the type of their elements.
+fn fixed(data_type: &DataType) -> (Vec<usize>, &DataType) {
+    match data_type {
+        DataType::FixedSizeList(item, length) => {
+            let (inner, element) = fixed(item.data_type());
+            ([vec![*length as usize], inner].concat(), element)
+        }
+        element => (Vec::new(), element),
+    }
+}
+
+/// The levels of lists of any length, the lengths of the fixed-size lists in them, and the type of their elements.
+fn ragged(data_type: &DataType) -> Option<(usize, Vec<usize>, &DataType)> {
+    let (DataType::List(item) | DataType::LargeList(item)) = data_type else { return None };
+    if let Some((levels, inner, element)) = ragged(item.data_type()) {
+        return Some((levels + 1, inner, element));
+    }
+    let (inner, element) = fixed(item.data_type());
+    is_element(element).then_some((1, inner, element))
+}
+
+fn is_element(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_floating() || *data_type == DataType::Boolean
+}
+
+fn dtype(data_type: &DataType) -> String {
+    data_type.to_string().to_lowercase().replace("boolean", "bool")
 }
 
 pub(super) fn is_heavy(field: &Field) -> bool {
@@ -60,36 +101,53 @@ pub(super) fn canonical(field: &Field) -> Field {
 }
 
 pub(super) fn numpy(field: &Field) -> NumpyShape {
-    let bfloat16 = field.metadata().get(DTYPE_KEY).map(String::as_str) == Some("bfloat16");
-    let shape = |dtype: Option<&str>, shape: Vec<usize>, nulls| NumpyShape {
-        dtype: dtype.map(str::to_string),
+    let named = field.metadata().get(DTYPE_KEY).map(String::as_str);
+    let (_, _, stored) = ragged(field.data_type()).unwrap_or_else(|| (0, Vec::new(), fixed(field.data_type()).1));
+    let small_float = match (named, stored) {
+        (Some("bfloat16"), DataType::UInt16) => Some(SmallFloat::BFloat16),
+        (Some("float8_e5m2"), DataType::UInt8) => Some(SmallFloat::Float8E5M2),
+        _ => None,
+    };
+    let of_rows = |dtype: Option<String>, shape: Vec<usize>, nulls, rows| NumpyShape {
+        dtype,
         shape,
         nulls,
-        bfloat16,
+        small_float,
+        rows,
+        names: None,
     };
-    let is_number = |data_type: &DataType| data_type.is_integer() || data_type.is_floating();
-    let name = |data_type: &DataType| data_type.to_string().to_lowercase();
+    let shape = |dtype, shape, nulls| of_rows(dtype, shape, nulls, Rows::Fixed { axes: None });
+    if let Some((levels, inner, element)) = ragged(field.data_type()) {
+        return of_rows(Some(dtype(element)), inner, Nulls::Zero, Rows::Lists { levels });
+    }
     match field.data_type() {
         DataType::FixedSizeList(item, length) => {
-            let element = item.data_type();
-            let dtype = is_number(element).then(|| name(element));
+            let (inner, element) = fixed(item.data_type());
             let metadata = |key: &str| field.metadata().get(key).map(String::as_str);
-            let declared = match (metadata(EXTENSION_NAME_KEY), metadata(EXTENSION_METADATA_KEY), length) {
-                (Some(FIXED_SHAPE_TENSOR), Some(r#"{"shape":[2,3]}"#), 6) => vec![2, 3],
-                (Some(FIXED_SHAPE_TENSOR), Some(r#"{"shape":[]}"#), 1) => vec![],
-                _ => vec![*length as usize],
+            let is_tensor = metadata(EXTENSION_NAME_KEY) == Some(FIXED_SHAPE_TENSOR);
+            let parameters = metadata(EXTENSION_METADATA_KEY).filter(|_| is_tensor).unwrap_or_default();
+            let (declared, axes) = match (parameters, length) {
+                (r#"{"shape":[2,3]}"#, 6) => (vec![2, 3], None),
+                (r#"{"shape":[]}"#, 1) => (vec![], None),
+                (r#"{"shape":[2,3],"permutation":[1,0]}"#, 6) => (vec![3, 2], Some(vec![1, 0])),
+                _ => (vec![*length as usize], None),
             };
-            shape(dtype.as_deref(), declared, Nulls::Refused)
+            if !is_element(element) {
+                return shape(None, declared, Nulls::Object);
+            }
+            let axes = axes.map(|axes| axes.into_iter().chain(2..2 + inner.len()).collect());
+            let rows = Rows::Fixed { axes };
+            of_rows(Some(dtype(element)), [declared, inner].concat(), Nulls::Zero, rows)
         }
-        DataType::Boolean => shape(Some("bool"), vec![], Nulls::Refused),
+        DataType::Boolean => shape(Some("bool".into()), vec![], Nulls::Zero),
         DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => {
-            shape(Some("datetime64[ms]"), vec![], Nulls::NaT)
+            shape(Some("datetime64[ms]".into()), vec![], Nulls::NaT)
         }
-        DataType::Date32 => shape(Some("datetime64[D]"), vec![], Nulls::NaT),
-        DataType::Duration(TimeUnit::Nanosecond) => shape(Some("timedelta64[ns]"), vec![], Nulls::NaT),
-        number if is_number(number) => {
-            let nulls = if number.is_floating() { Nulls::NaN } else { Nulls::Refused };
-            shape(Some(&name(number)), vec![], nulls)
+        DataType::Date32 => shape(Some("datetime64[D]".into()), vec![], Nulls::NaT),
+        DataType::Duration(TimeUnit::Nanosecond) => shape(Some("timedelta64[ns]".into()), vec![], Nulls::NaT),
+        number if is_element(number) => {
+            let nulls = if number.is_floating() { Nulls::NaN } else { Nulls::Zero };
+            shape(Some(dtype(number)), vec![], nulls)
         }
         _ => shape(None, vec![], Nulls::Object),
     }
@@ -158,12 +216,15 @@ pub(super) fn fields() -> impl Strategy<Value = Field> {
         (HEAVY_KEY, "false"),
         (HEAVY_KEY, "maybe"),
         (DTYPE_KEY, tensor::BFLOAT16),
+        (DTYPE_KEY, "float8_e5m2"),
         (DTYPE_KEY, "other"),
         (EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR),
         (EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR),
         (EXTENSION_NAME_KEY, "lance.blob.v2"),
         (EXTENSION_NAME_KEY, "other"),
         (EXTENSION_METADATA_KEY, r#"{"shape":[2,3]}"#),
+        (EXTENSION_METADATA_KEY, r#"{"shape":[2,3],"permutation":[1,0]}"#),
+        (EXTENSION_METADATA_KEY, r#"{"shape":[2,3],"permutation":[1,2]}"#),
         (EXTENSION_METADATA_KEY, r#"{"shape":[]}"#),
         (EXTENSION_METADATA_KEY, r#"{"shape":[7]}"#),
         (EXTENSION_METADATA_KEY, "no JSON"),

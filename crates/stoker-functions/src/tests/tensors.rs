@@ -7,7 +7,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt16Array};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt8Array, UInt16Array};
 use arrow_schema::{DataType, Field};
 use half::{bf16, f16};
 
@@ -69,6 +69,18 @@ fn bfloat16_is_read_from_its_bits() {
     let item = Arc::new(Field::new_list_field(DataType::UInt16, true));
     let column: ArrayRef = Arc::new(FixedSizeListArray::new(item, 4, Arc::new(bits), None));
     let metadata = [(stoker_columns::DTYPE_KEY.to_string(), "bfloat16".to_string())];
+    let field = Field::new("tensor", column.data_type().clone(), false).with_metadata(metadata.into());
+    let expected = [Some(4.0), Some(2.0), Some(6.0), Some(2f64.sqrt()), Some(72f64.sqrt())];
+    assert_eq!(reduced_as(&field, &column), [expected]);
+}
+
+#[test]
+fn floats_of_eight_bits_are_read_from_their_bits() {
+    // 2, 4, 4 and 6 with 4 bits of exponent (bias 7) and 3 of mantissa.
+    let bits = UInt8Array::from_iter_values([0x40, 0x48, 0x48, 0x4c]);
+    let item = Arc::new(Field::new_list_field(DataType::UInt8, true));
+    let column: ArrayRef = Arc::new(FixedSizeListArray::new(item, 4, Arc::new(bits), None));
+    let metadata = [(stoker_columns::DTYPE_KEY.to_string(), "float8_e4m3fn".to_string())];
     let field = Field::new("tensor", column.data_type().clone(), false).with_metadata(metadata.into());
     let expected = [Some(4.0), Some(2.0), Some(6.0), Some(2f64.sqrt()), Some(72f64.sqrt())];
     assert_eq!(reduced_as(&field, &column), [expected]);

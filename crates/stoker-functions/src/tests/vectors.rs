@@ -27,7 +27,7 @@ fn pair(one: f32, other: f32) -> Row<f32> {
 }
 
 fn floats() -> VectorSums {
-    VectorSums::new(item(DataType::Float32), 2, false)
+    VectorSums::new(item(DataType::Float32), 2, None)
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn groups_are_filtered_merged_and_emitted() {
 fn long_columns_are_converted_in_parts() {
     let length = 1000;
     let rows: Vec<Row<u8>> = (0..200u8).map(|row| Some(vec![Some(row); length])).collect();
-    let mut all = OneGroup::new(VectorSums::new(item(DataType::Float32), 1000, false));
+    let mut all = OneGroup::new(VectorSums::new(item(DataType::Float32), 1000, None));
     all.update_batch(&[vectors::<UInt8Type>(rows, 1000)]).expect("rows");
     let mean = all.evaluate().expect("a mean").to_array().expect("a row");
     assert_eq!(&mean, &vectors::<Float32Type>(vec![Some(vec![Some(99.5); length])], 1000));
@@ -112,7 +112,7 @@ fn elements_are_numbers_of_any_type() {
     let error = average.return_type(&[DataType::List(item(DataType::Float32))]).expect_err("a list").to_string();
     assert!(error.contains("cast it to a vector"), "{error}");
 
-    let mut doubles = OneGroup::new(VectorSums::new(item(DataType::Float64), 1, false));
+    let mut doubles = OneGroup::new(VectorSums::new(item(DataType::Float64), 1, None));
     let rows = vec![Some(vec![Some(1e300)]), Some(vec![Some(1.0)])];
     doubles.update_batch(&[vectors::<Float64Type>(rows, 1)]).expect("rows");
     let mean = doubles.evaluate().expect("a mean").to_array().expect("a row");
@@ -120,7 +120,8 @@ fn elements_are_numbers_of_any_type() {
 
     let bits = UInt16Array::from_iter_values([1.0, 4.0].map(|value| bf16::from_f32(value).to_bits()));
     let column: ArrayRef = Arc::new(FixedSizeListArray::new(item(DataType::UInt16), 1, Arc::new(bits), None));
-    let mut bfloats = OneGroup::new(VectorSums::new(item(DataType::Float32), 1, true));
+    let mut bfloats =
+        OneGroup::new(VectorSums::new(item(DataType::Float32), 1, Some(stoker_columns::SmallFloat::BFloat16)));
     bfloats.update_batch(&[column]).expect("rows");
     let mean = bfloats.evaluate().expect("a mean").to_array().expect("a row");
     assert_eq!(&mean, &vectors::<Float32Type>(vec![Some(vec![Some(2.5)])], 1));

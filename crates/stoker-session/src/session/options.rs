@@ -1,7 +1,7 @@
 //! How one rank reads a stream.
 
 use serde::{Deserialize, Serialize};
-use stoker_types::{Batching, ReadOptions, RunId, Slice, Topology};
+use stoker_types::{Batching, LastBatch, ReadOptions, RunId, Slice, Topology};
 
 use crate::DecodeOptions;
 use crate::session::Progress;
@@ -53,6 +53,12 @@ impl SessionOptions {
     /// Returns the maximum number of rows of this rank's batches.
     pub fn rank_batch(&self) -> u64 {
         self.global_batch().div_ceil(u64::from(self.topology.world_size.max(1)))
+    }
+
+    /// Returns whether all batches of all ranks have the same number of rows.
+    pub fn has_equal_batches(&self) -> bool {
+        let is_even = self.global_batch() % u64::from(self.topology.world_size.max(1)) == 0;
+        is_even && self.batching.last != LastBatch::Uneven
     }
 
     /// Returns the slice at some progress.

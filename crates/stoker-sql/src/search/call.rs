@@ -7,6 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, Value,
 };
+use stoker_columns::SmallFloat;
 use stoker_dialect::AT_OPERATOR;
 use stoker_lake::Table;
 use stoker_text::TextQuery;
@@ -192,6 +193,10 @@ impl SearchCall {
         let SearchOptions { metric, use_index, nprobes, refine, .. } = self.options;
         let data_type = self.column_type(column, table)?;
         let refuse = |reason: String| self.refuse_column(column, reason);
+        let float = table.schema().field_with_name(column).ok().and_then(SmallFloat::of);
+        if let Some(float) = float {
+            return Err(refuse(format!("vectors of {} cannot be searched", float.name())));
+        }
         let vector_type = VectorType::of(&data_type).map_err(refuse)?;
         let query = match (query, subquery) {
             (_, Some(plan)) => {

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, Float64Array};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType};
 use datafusion::logical_expr::LogicalPlan;
-use stoker_columns::is_bfloat16;
+use stoker_columns::SmallFloat;
 use stoker_lake::Metric;
 
 /// The type of the vectors of a column.
@@ -69,8 +69,9 @@ impl VectorType {
             let num_columns = plan.schema().fields().len();
             return Err(format!("the subquery of the query has {num_columns} columns; it must have one"));
         };
-        if is_bfloat16(field) {
-            return Err("the subquery of the query gives bfloat16 numbers; pass the vector as a parameter".to_string());
+        if let Some(float) = SmallFloat::of(field) {
+            let name = float.name();
+            return Err(format!("the subquery of the query gives {name} numbers; pass the vector as a parameter"));
         }
         match field.data_type() {
             DataType::FixedSizeList(item, length) if item.data_type().is_numeric() => {

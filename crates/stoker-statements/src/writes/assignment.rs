@@ -15,7 +15,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 use half::bf16;
-use stoker_columns::{TensorType, is_bfloat16, kind_of};
+use stoker_columns::{SmallFloat, TensorType, is_bfloat16, kind_of};
 
 use crate::{Error, Result};
 
@@ -256,6 +256,12 @@ fn vectors(field: &Field, item: &FieldRef, length: i32, values: &ArrayRef) -> st
     }
     let elements = gathered(&elements, &ranges, width).map_err(|error| Misfit::all(reason(&error)))?;
     let of_element = |misfit: Misfit| Misfit { row: misfit.row.map(|index| index / width.max(1)), ..misfit };
+    if let Some(float) = SmallFloat::of(field).filter(|float| *float != SmallFloat::BFloat16)
+        && elements.data_type() != item.data_type()
+    {
+        let (name, found) = (float.name(), elements.data_type());
+        return Err(Misfit::all(format!("the bits of {name} as UInt8 are needed, not values of type {found}")));
+    }
     let elements = match is_bfloat16(field) && *elements.data_type() != DataType::UInt16 {
         true => bfloat16(&elements).map_err(of_element)?,
         false if elements.data_type() == item.data_type() => elements,
