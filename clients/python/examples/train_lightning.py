@@ -3,8 +3,9 @@
     python train_lightning.py --lake lake --checkpoint digits.ckpt
     torchrun --nproc-per-node 2 train_lightning.py --lake lake --checkpoint digits.ckpt
 
-Lightning keeps the loader's state in its checkpoints by itself, and takes the loaders as they are: no `DataLoader`, no
-sampler. A run that finds the checkpoint continues there, on any number of processes.
+The data module of the query makes the loaders where Lightning has started the process group, and Lightning keeps the
+state of the training loader in its checkpoints. A run that finds the checkpoint continues there, on any number of
+processes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import torch
 from digits_net import DigitsNet
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.nn.functional import cross_entropy
-from training import Ledger, arguments, leave, loaders, mean_over_ranks, num_channels
+from training import TEST, TRAIN, Ledger, arguments, leave, mean_over_ranks, num_channels
+
+import stoker
 
 
 class Digits(lightning.LightningModule):
@@ -32,17 +35,8 @@ class Digits(lightning.LightningModule):
         self.totals = torch.zeros(2)
 
     def setup(self, stage: str) -> None:
-        """Makes the loaders where the ranks are known: Lightning has started the process group."""
+        """Opens the ledger where the rank is known: Lightning has started the process group."""
         self.ledger = Ledger(self.args.ledger, self.global_rank)
-        self.train_loader, self.test_loader = loaders(self.args)
-
-    def train_dataloader(self) -> Any:
-        """The rows of an epoch."""
-        return self.train_loader
-
-    def val_dataloader(self) -> Any:
-        """Rows that every validation has from the start, also after Lightning's sanity check."""
-        return self.test_loader
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         """Trains on one batch, which keeps its mask and place when Lightning moves it to a device."""
@@ -97,8 +91,12 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    lake = stoker.connect(args.lake)
+    data = lake.sql(TRAIN).lightning(
+        val=lake.sql(TEST), seed=7, global_batch_size=args.global_batch_size, int64_columns=["label"]
+    )
     resume = args.checkpoint if args.checkpoint.exists() else None
-    trainer.fit(Digits(args), ckpt_path=resume, weights_only=False)
+    trainer.fit(Digits(args), datamodule=data, ckpt_path=resume, weights_only=False)
     leave()
 
 

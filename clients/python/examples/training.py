@@ -26,6 +26,7 @@ def arguments(text: str | None) -> argparse.Namespace:
     parser.add_argument("--global-batch-size", type=int, default=48, help="rows of a step, over all ranks")
     parser.add_argument("--stop-after-steps", type=int, help="save a checkpoint after so many steps, and stop")
     parser.add_argument("--ledger", type=Path, help="folder for the ids of the rows that the loops got")
+    parser.add_argument("--receipts", type=Path, help="folder for the receipt of each rank")
     return parser.parse_args()
 
 
@@ -39,6 +40,14 @@ def loaders(args: argparse.Namespace, **options: Any) -> tuple[Any, Any]:
     options = {"global_batch_size": args.global_batch_size, "int64_columns": ["label"], **options}
     train = lake.sql(TRAIN).torch(seed=7, **options)
     return train, lake.sql(TEST).torch(shuffle=False, evaluation=True, **options)
+
+
+def write_receipt(args: argparse.Namespace, loader: Any) -> None:
+    """Writes which positions the loop of this rank got; `stoker verify` checks the receipts of all ranks together."""
+    if args.receipts is not None:
+        args.receipts.mkdir(parents=True, exist_ok=True)
+        name = f"rank{loader.stream.rank}-of-{loader.stream.world_size}.json"
+        (args.receipts / name).write_text(json.dumps(loader.receipt()), encoding="utf-8")
 
 
 def num_channels(args: argparse.Namespace) -> int:

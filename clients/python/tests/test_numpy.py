@@ -16,7 +16,7 @@ import stoker
 QUERY = "SELECT id, image, label, name FROM samples"
 
 #: The modules that adapt streams to a framework.
-ADAPTERS = ["_numpy", "_torch"]
+ADAPTERS = ["_numpy", "_torch", "_jax", "_tensorflow", "_lightning"]
 
 #: The most lines of such a module.
 LINES_MAX = 150

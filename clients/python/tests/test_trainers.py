@@ -1,4 +1,4 @@
-"""The examples for Lightning, Transformers and Accelerate, with real trainers and processes, see each row once."""
+"""The examples for Lightning, Transformers, Accelerate and FSDP2, with real trainers and processes: each row once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENT = Path(__file__).parent.parent
 NUM_TRAIN, NUM_TEST = 203, 41
 GLOBAL_BATCH = 16
 NUM_STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
-TRAINERS = ["lightning", "transformers", "accelerate"]
+TRAINERS = ["lightning", "transformers", "accelerate", "fsdp2"]
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,28 @@ def test_lightning_stops_with_the_last_batch_of_an_epoch(digits: str, tmp_path: 
     rows = counted([*lines_of(tmp_path / "first"), *lines_of(tmp_path / "second")], "train", "epoch")
     assert sorted(rows) == [0, 1]
     assert all(is_whole(seen, NUM_TRAIN) for seen in rows.values())
+
+
+def test_receipts_of_fsdp2_prove_each_row_once(digits: str, tmp_path: Path) -> None:
+    train("fsdp2", 2, digits, tmp_path, "--epochs", "1", "--receipts", str(tmp_path / "receipts"))
+    receipts = [json.loads(file.read_text()) for file in sorted((tmp_path / "receipts").iterdir())]
+    assert len(receipts) == 2
+    (verdict,) = stoker.connect(digits).verify(receipts)
+    assert verdict.is_exactly_once
+    (verdict,) = stoker.connect(digits).verify(receipts[:1])
+    assert not verdict.is_exactly_once
+
+
+def test_a_data_module_names_what_it_lacks(digits: str) -> None:
+    data = stoker.connect(digits).sql("SELECT label FROM digits").lightning(batch_size=4)
+    with pytest.raises(stoker.InvalidRequestError, match="no loaders yet"):
+        data.train_dataloader()
+    data.setup("fit")
+    assert not data.loaders.keys() - {"train"}
+    assert sum(batch.num_valid for batch in data.train_dataloader()) == NUM_TRAIN + NUM_TEST
+    data.setup("test")
+    with pytest.raises(stoker.InvalidRequestError, match=r"no source for test: give query.lightning\(test=…\)"):
+        data.test_dataloader()
 
 
 def test_accelerate_does_not_shard_a_second_time(digits: str, tmp_path: Path) -> None:
