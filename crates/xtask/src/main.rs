@@ -33,6 +33,7 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask setup              protobuf compiler, release build, Python virtual environment, native modules
   cargo xtask demo [local|s3]    the whole path on real images: ingest, query, serve, train, kill, resume, evaluate
   cargo xtask test [FILTER…]     all Rust and Python tests; with filters, only the Rust tests whose name contains one
+  cargo xtask test --extras      the tests of JAX and TensorFlow, in a Python environment of their own (2 GB)
   cargo xtask lint               formatting, clippy, licences, Python, shell scripts, images
   cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or so
   cargo xtask bench ARGS…        `stoker bench` with these arguments

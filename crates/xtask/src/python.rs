@@ -1,5 +1,5 @@
-//! Python virtual environments: one for tests, lints and the demo, and one with the libraries that Stoker is compared
-//! with.
+//! Python virtual environments: one for tests, lints and the demo, one with the libraries that Stoker is compared with,
+//! and one with the frameworks that are too large for every run of the tests.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,6 +19,9 @@ const CANDIDATES: [&str; 6] = ["python3", "python3.13", "python3.12", "python3.1
 
 /// The minor versions of Python 3 for which every pinned package has a wheel.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 10..=13;
+
+/// The oldest Python that the frameworks of `cargo xtask test --extras` have wheels for.
+const EXTRAS_MIN: (u32, u32) = (3, 11);
 
 /// A virtual environment with the packages of a requirements file.
 pub struct Python {
@@ -43,6 +46,21 @@ impl Python {
         let package_dir = workspace.python_dir();
         let requirements = package_dir.join("bench").join("requirements-peers.txt");
         Ok(Self { venv: Workspace::cache_dir()?.join("peers"), requirements, package_dir })
+    }
+
+    /// Returns the environment with the frameworks of `cargo xtask test --extras`, which may not exist yet.
+    pub fn locate_extras(workspace: &Workspace) -> Result<Self> {
+        let base = find_base()?;
+        if version(&base)? < EXTRAS_MIN {
+            bail!(
+                "JAX needs Python 3.{}, and {} is older: name a newer one in STOKER_PYTHON_BASE",
+                EXTRAS_MIN.1,
+                base.display()
+            );
+        }
+        let package_dir = workspace.python_dir();
+        let requirements = package_dir.join("tests_extras").join("requirements-extras.txt");
+        Ok(Self { venv: Workspace::cache_dir()?.join("extras"), requirements, package_dir })
     }
 
     /// Creates or updates the environment while `work` runs.
@@ -123,7 +141,8 @@ impl Python {
     }
 
     fn install(&self, list: &Path) -> Result<()> {
-        if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        let has_torch = fs::read_to_string(list).is_ok_and(|list| list.lines().any(|line| line.starts_with("torch=")));
+        if has_torch && cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             println!(
                 "          PyTorch's wheel for Linux brings the CUDA libraries: about 3 GB, once; it runs on the CPU"
             );

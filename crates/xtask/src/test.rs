@@ -15,6 +15,10 @@ use crate::workspace::Workspace;
 /// Folders with Python tests, those that exist are run.
 const PYTHON_TESTS: [&str; 2] = ["clients/python/tests", "tests/python"];
 
+/// The argument that asks for the tests of large frameworks, and the folder of these tests.
+const EXTRAS: &str = "--extras";
+const EXTRAS_TESTS: &str = "clients/python/tests_extras";
+
 /// The most processes that run Python tests at the same time. Each holds PyTorch, a lake, and at times servers and
 /// training jobs of several processes: about 2 GiB.
 const PYTHON_PROCESSES_MAX: usize = 4;
@@ -33,8 +37,12 @@ struct Outcome {
 
 /// Builds, then runs the Rust tests, the examples in the documentation, and the Python tests.
 ///
-/// With `filters`, runs only the Rust tests whose name contains one of them.
+/// With `filters`, runs only the Rust tests whose name contains one of them; with `--extras`, only the tests of JAX and
+/// TensorFlow, in an environment of their own.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -> Result<()> {
+    if filters.iter().any(|filter| filter == EXTRAS) {
+        return extras(workspace, narrator, filters);
+    }
     let python = build::set_up(workspace, narrator, Targets::ProgramsAndTests)?;
     let mut outcomes = vec![narrator.step("Rust tests", |narrator| rust(workspace, &python, filters, narrator))?];
     if filters.is_empty() {
@@ -55,8 +63,28 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
             }
         }
     }
+    summary(narrator, &outcomes)
+}
+
+/// Runs the tests of frameworks that are too large for every run.
+fn extras(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    if args.len() > 1 {
+        bail!("{EXTRAS} takes no filters");
+    }
+    let (python, ()) = Python::locate_extras(workspace)?
+        .set_up_during(narrator, |narrator| build::build(workspace, narrator, Targets::Programs))?;
+    build::install_native_modules(workspace, narrator)?;
+    let outcome = narrator.step("Python tests of JAX and TensorFlow", |_| {
+        let mut command = python.command();
+        command.current_dir(&workspace.root).args(["-m", "pytest", "-q", "--timeout", "300", EXTRAS_TESTS]);
+        listen("Python tests, extras", settings(&mut command, workspace, &python), closes_python)
+    })?;
+    summary(narrator, &[outcome])
+}
+
+fn summary(narrator: &mut Narrator, outcomes: &[Outcome]) -> Result<()> {
     narrator.step("Summary", |narrator| {
-        for outcome in &outcomes {
+        for outcome in outcomes {
             let verdict = if outcome.passed { "passed" } else { "FAILED" };
             narrator.say(format!("{verdict}  {:<22} {}", outcome.runner, outcome.closing_line));
         }

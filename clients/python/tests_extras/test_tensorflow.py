@@ -1,0 +1,104 @@
+"""Streams as datasets of TensorFlow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import NUM_ROWS, tokens
+
+import stoker
+
+QUERY = "SELECT id, image, emb, flag, tokens, name, at FROM t"
+
+
+def test_the_dataset_has_the_values_and_the_spec_of_the_stream(lake: stoker.Lake) -> None:
+    dataset = lake.sql(QUERY).tensorflow(batch_size=8, seed=3, valid_key="valid")
+    assert isinstance(dataset, tf.data.Dataset)
+    assert dataset.element_spec == {
+        "id": tf.TensorSpec((None,), tf.int32),
+        "image": tf.TensorSpec((None, 3, 4, 4), tf.uint8),
+        "emb": tf.TensorSpec((None, 8), tf.float32),
+        "flag": tf.TensorSpec((None,), tf.bool),
+        "tokens": tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1, row_splits_dtype=tf.int64),
+        "name": tf.TensorSpec((None,), tf.string),
+        "at": tf.TensorSpec((None,), tf.int64),
+        "valid": tf.TensorSpec((None,), tf.bool),
+    }
+    stream = lake.sql(QUERY).stream(batch_size=8, seed=3)
+    count = 0
+    for batch, expected in zip(dataset, stream, strict=True):
+        for name in ("id", "image", "emb", "flag"):
+            np.testing.assert_array_equal(batch[name].numpy(), expected[name])
+        assert batch["tokens"].to_list() == [tokens(row) for row in expected["id"].tolist()]
+        assert [name.decode() for name in batch["name"].numpy()] == expected["name"].tolist()
+        np.testing.assert_array_equal(batch["at"].numpy(), expected["at"].view(np.int64))
+        np.testing.assert_array_equal(batch["valid"].numpy(), expected.valid)
+        count += len(batch["id"])
+    assert count == NUM_ROWS
+    assert dataset.stoker.receipt() == stream.receipt()
+
+
+def test_batches_of_one_size_are_static(lake: stoker.Lake) -> None:
+    dataset = lake.sql("SELECT id, tokens FROM t").tensorflow(
+        batch_size=8, last_batch="drop", ragged=stoker.Pad(length=7, mask="mask", lengths="lengths")
+    )
+    assert dataset.element_spec == {
+        "id": tf.TensorSpec((8,), tf.int32),
+        "tokens": tf.TensorSpec((8, 7), tf.int32),
+        "lengths": tf.TensorSpec((8,), tf.int64),
+        "mask": tf.TensorSpec((8, 7), tf.bool),
+    }
+    batches = list(dataset)
+    assert len(batches) == NUM_ROWS // 8
+    for batch in batches:
+        for row, padded, mask in zip(batch["id"].numpy(), batch["tokens"].numpy(), batch["mask"].numpy(), strict=True):
+            assert padded[mask].tolist() == tokens(int(row))
+
+
+def test_each_iteration_is_an_epoch(lake: stoker.Lake) -> None:
+    dataset = lake.sql("SELECT id FROM t").tensorflow(batch_size=8, seed=3)
+    epochs = [[row for batch in dataset for row in batch["id"].numpy().tolist()] for _ in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(NUM_ROWS))
+    assert epochs[0] != epochs[1]
+    assert dataset.stoker.epoch == 2
+
+
+def test_a_loop_that_breaks_goes_on_there(lake: stoker.Lake) -> None:
+    dataset = lake.sql("SELECT id FROM t").tensorflow(batch_size=8, seed=3)
+    rows: list[int] = []
+    for batch in dataset:
+        rows += batch["id"].numpy().tolist()
+        if len(rows) == 24:
+            break
+    state = dataset.stoker.state_dict()
+    again = lake.sql("SELECT id FROM t").stream(batch_size=8, seed=3)
+    again.load_state_dict(state)
+    for batch in again.tensorflow():
+        rows += batch["id"].numpy().tolist()
+    assert sorted(rows) == list(range(NUM_ROWS))
+
+
+def test_keras_trains_on_it(lake: stoker.Lake) -> None:
+    dataset = lake.sql("SELECT emb, id FROM t").tensorflow(batch_size=10, last_batch="drop")
+    model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    pairs = dataset.map(lambda batch: (batch["emb"] / 100.0, tf.cast(batch["id"], tf.float32) / 100.0))
+    history = model.fit(pairs, epochs=3, verbose=0)
+    assert len(history.history["loss"]) == 3
+    assert dataset.stoker.epoch == 3
+
+
+def test_an_error_of_the_stream_reaches_the_loop(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, tokens FROM t")
+    dataset = query.tensorflow(batch_size=8, ragged=stoker.Pad(length=2))
+    with pytest.raises(tf.errors.OpError, match=r"column tokens, row \d of the batch: expected at most 2 values"):
+        list(dataset)
+
+
+def test_options_that_do_not_fit_are_refused(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, tokens FROM t")
+    with pytest.raises(stoker.InvalidRequestError, match="TensorFlow has 'jagged' for lists of one level, and 'pad'"):
+        query.tensorflow(batch_size=8, ragged="list")
+    with pytest.raises(stoker.InvalidRequestError, match="valid_key is 'id'"):
+        query.tensorflow(batch_size=8, valid_key="id")
