@@ -119,9 +119,7 @@ impl TensorColumn {
         let Ok(shape) = sizes.map(i64::try_from).collect::<Result<Vec<_>, _>>() else { return Ok(None) };
         capsule(py, self.data_type, self.strides(&shape), shape, values)
     }
-}
 
-impl TensorColumn {
     /// Returns how many numbers lie between neighbours of each dimension.
     fn strides(&self, shape: &[i64]) -> Vec<i64> {
         let num_dims = self.shape.len();
@@ -169,7 +167,8 @@ fn capsule<'py>(
     exported.managed.tensor.strides = exported.strides.as_mut_ptr();
     let exported: *mut Exported = Box::into_raw(exported);
     // SAFETY: the interpreter lock is held (`py`). `exported` is valid until `delete` is called, once: by the consumer, who
-    // renames the capsule, or else by `dropped`. The shape, the strides and the bytes belong to it, and moving it would not move them.
+    // renames the capsule, or else by `dropped`. The shape, the strides and the bytes belong to it, and moving it would
+    // not move them.
     let capsule = unsafe { PyCapsule_New(exported.cast(), UNTAKEN.as_ptr(), Some(dropped)) };
     if capsule.is_null() {
         // SAFETY: no capsule was made, so nobody else has the pointer.
