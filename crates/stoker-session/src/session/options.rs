@@ -57,7 +57,7 @@ impl SessionOptions {
 
     /// Returns whether all batches of all ranks have the same number of rows.
     pub fn has_equal_batches(&self) -> bool {
-        let is_even = self.global_batch() % u64::from(self.topology.world_size.max(1)) == 0;
+        let is_even = self.global_batch().is_multiple_of(u64::from(self.topology.world_size.max(1)));
         is_even && self.batching.last != LastBatch::Uneven
     }
 
