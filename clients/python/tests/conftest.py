@@ -41,6 +41,11 @@ def expected_image(row: int) -> np.ndarray:
     return ((row * 7 + np.arange(size)) % 251).astype(np.uint8).reshape(SHAPE)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the file that takes longest first: other files run beside it, and nothing waits for it alone at the end."""
+    items.sort(key=lambda item: item.path.name != "test_soak.py")
+
+
 @pytest.fixture(autouse=True)
 def no_ranks_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes rank and world size from the environment: each test chooses its own."""

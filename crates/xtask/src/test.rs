@@ -55,8 +55,10 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, filters: &[String]) -
                     let mut command = pytest(workspace, &python, &folders, &wheels);
                     command.args(["-m", marker]);
                     if parallel {
-                        // A file's tests share fixtures, and some follow one another: one process runs them all.
-                        command.args(["--dist", "loadfile", "-n", &python_processes().to_string()]);
+                        // A file's tests share fixtures, and some follow one another: one process runs them all. Files
+                        // begin in the order of conftest.py, not with those that have most tests.
+                        command.args(["--dist", "loadfile", "--no-loadscope-reorder"]);
+                        command.args(["-n", &python_processes().to_string()]);
                     }
                     listen(title, settings(&mut command, workspace, &python), closes_python)
                 })?);
