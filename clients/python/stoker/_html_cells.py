@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stoker._column_shapes import ColumnShape
+from stoker._columns import as_elements
 from stoker._html_style import NULL, text_html
 from stoker._thumbnails import file_thumbnail, tensor_thumbnail
 
@@ -59,6 +60,9 @@ def cell(shape: ColumnShape, value: pa.Scalar) -> str:
         return file_thumbnail(data) or f"{_bytes(data)} <small>no image that can be decoded</small>"
     numbers = _numbers(value, shape)
     if numbers is None:
+        is_list = isinstance(value, pa.ListScalar) and not value.values.null_count
+        if is_list and shape.small_float is not None:
+            return text_html(f"{shape.small_float}{list(shape.shape)}, shown if the package ml_dtypes is installed")
         return value_html(_plain(value))
     if numbers.ndim == 1:
         return _sparkline(numbers) or text_html(_array_text(numbers))
@@ -141,6 +145,11 @@ def _numbers(value: pa.Scalar, shape: ColumnShape) -> np.ndarray[Any, Any] | Non
     numbers: np.ndarray[Any, Any] = elements.to_numpy(zero_copy_only=False)
     if shape.small_float == "bfloat16" and numbers.dtype == np.uint16:
         numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+    elif shape.small_float is not None:
+        numbers = as_elements(numbers, shape)
+        if numbers.dtype == shape.dtype:  # without ml_dtypes they stay bits, which are no numbers to show
+            return None
+        numbers = numbers.astype(np.float32)
     if shape.kind == "tensor" and math.prod(shape.shape) == numbers.size:
         in_order: np.ndarray[Any, Any] = shape.from_stored(numbers, 1)[0]
         return in_order
