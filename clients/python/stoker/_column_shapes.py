@@ -72,6 +72,13 @@ class ColumnShape(NamedTuple):
             sizes[axis] = size
         return tuple(sizes)
 
+    def ordered(self, sizes: Any) -> Any:
+        """Returns the stored sizes of rows, of shape ``(rows, dimensions)``, in the order of a row's dimensions.
+
+        It takes arrays of NumPy and tensors of PyTorch.
+        """
+        return sizes if self.axes is None else sizes[:, list(self.axes)]
+
     def transposed(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Returns rows in stored order with the dimensions of the column; the first dimension is the row."""
         return values if self.axes is None else values.transpose(0, *(axis + 1 for axis in self.axes))

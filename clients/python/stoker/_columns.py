@@ -21,7 +21,6 @@ __all__ = [
     "other_column",
     "stored_dtype",
     "tensor_shape",
-    "with_nulls",
 ]
 
 
@@ -94,7 +93,10 @@ def other_column(shape: ColumnShape, array: pa.Array) -> np.ndarray[Any, Any]:
         objects = np.empty(len(array), dtype=object)
         objects[:] = array.to_pylist()
         return objects
-    return with_nulls(numbers(array, shape.dtype), array, "NaT")
+    times = numbers(array, shape.dtype)
+    if array.null_count == 0:
+        return times
+    return np.where(bits(array.buffers()[0], array), times, np.array("NaT", dtype=times.dtype))
 
 
 def numbers(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -109,13 +111,6 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.empty(0, dtype)
     view = np.frombuffer(values, stored, len(array), array.offset * stored.itemsize)
     return view if stored is dtype else view.astype(dtype)
-
-
-def with_nulls(values: np.ndarray[Any, Any], array: pa.Array, null: Any) -> np.ndarray[Any, Any]:
-    """Returns the values, with ``null`` where the array has nulls."""
-    if array.null_count == 0:
-        return values
-    return np.where(bits(array.buffers()[0], array), values, np.array(null, dtype=values.dtype))
 
 
 def bits(buffer: pa.Buffer | None, array: pa.Array) -> np.ndarray[Any, Any]:

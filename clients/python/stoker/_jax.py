@@ -14,7 +14,7 @@ from stoker._errors import InvalidRequestError
 from stoker._jax_processes import check_sharding, one_ahead, processes_of
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
-from stoker._loader_options import check_functions, check_keys, masked_columns
+from stoker._loader_options import check_functions, check_keys, columns_to_mask
 from stoker._masked import mask_key
 from stoker._ragged import Layouts, layouts
 from stoker._stream import Stream
@@ -69,7 +69,7 @@ class JaxLoader(StreamLoader):
         check_functions(transform=options.transform)
         self._options = options
         self._layouts = layouts(stream.schema, options.ragged)
-        self._masked = masked_columns(stream.schema, options.null_masks)
+        self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
         self._num_parts = 1
         if options.sharding is not None:

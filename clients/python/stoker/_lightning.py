@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from stoker._errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from lightning import LightningDataModule
+
     from stoker._source import StreamSource
     from stoker._torch import TorchLoader
-
-if TYPE_CHECKING:
-    from lightning import LightningDataModule
 elif "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
     from pytorch_lightning import LightningDataModule
 else:

@@ -11,10 +11,10 @@ from stoker._errors import InvalidRequestError
 from stoker._masked import mask_key
 from stoker._ragged import Layout, Pad
 
-__all__ = ["check_functions", "check_int64_columns", "check_keys", "masked_columns"]
+__all__ = ["check_functions", "check_int64_columns", "check_keys", "columns_to_mask"]
 
 
-def masked_columns(schema: pa.Schema, null_masks: Sequence[str] | bool) -> tuple[str, ...]:
+def columns_to_mask(schema: pa.Schema, null_masks: Sequence[str] | bool) -> tuple[str, ...]:
     """Returns the columns whose masks of nulls each batch has; ``True`` means all nullable columns.
 
     Raises:

@@ -21,10 +21,9 @@ def mask_key(column: str) -> str:
     return f"{column}_valid"
 
 
-def masked_columns(schema: pa.Schema) -> dict[str, str]:
-    """Returns the columns of a table that have a mask, with the names of the columns that hold it."""
-    metadata = ((field.name, (field.metadata or {}).get(MASK_KEY)) for field in schema)
-    return {name: mask.decode() for name, mask in metadata if mask is not None}
+def masked_columns(schema: pa.Schema) -> list[str]:
+    """Returns the columns of a table that were written with a mask."""
+    return [field.name for field in schema if MASK_KEY in (field.metadata or {})]
 
 
 def with_masks(reader: pa.RecordBatchReader, columns: Sequence[str], *, lenient: bool = False) -> pa.RecordBatchReader:

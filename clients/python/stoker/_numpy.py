@@ -11,7 +11,7 @@ import numpy as np
 from stoker._batch import Batch
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
-from stoker._loader_options import check_functions, check_keys, masked_columns
+from stoker._loader_options import check_functions, check_keys, columns_to_mask
 from stoker._masked import mask_key
 from stoker._ragged import Layouts, layouts
 from stoker._stream import Stream
@@ -66,7 +66,7 @@ class NumpyLoader(StreamLoader):
         check_functions(transform=options.transform)
         self._options = options
         self._layouts = layouts(stream.schema, options.ragged)
-        self._masked = masked_columns(stream.schema, options.null_masks)
+        self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
 
     def __iter__(self) -> Iterator[Any]:

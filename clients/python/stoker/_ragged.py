@@ -202,8 +202,7 @@ def ragged_rows(batch: _native.Batch, index: int, shape: ColumnShape) -> RaggedR
     integers = np.dtype(np.int64)
     found: np.ndarray[Any, Any] | None = None
     if sizes is not None and shape.sizes is not None:
-        found = numbers(imported(sizes), integers).reshape(-1, len(shape.sizes))
-        found = found if shape.axes is None else found[:, list(shape.axes)]
+        found = shape.ordered(numbers(imported(sizes), integers).reshape(-1, len(shape.sizes)))
     levels = tuple(numbers(imported(level), integers) for level in offsets)
     return RaggedRows(shape, _elements(elements, shape, shape.shape), levels, found)
 
@@ -214,8 +213,7 @@ def padded_rows(batch: _native.Batch, index: int, name: str, shape: ColumnShape,
     elements, sizes, lengths, mask = batch.padded(index, request, shape.element_len, shape.first_axis)
     found = numbers(imported(lengths), np.dtype(np.int64))
     if shape.sizes is not None:
-        found = found.reshape(-1, len(shape.sizes))
-        found = found if shape.axes is None else found[:, list(shape.axes)]
+        found = shape.ordered(found.reshape(-1, len(shape.sizes)))
     values = _elements(elements, shape, (*sizes[1:], *shape.shape), sizes[0])
     flags = None
     if mask is not None:

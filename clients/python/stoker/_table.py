@@ -173,7 +173,7 @@ class Table:
         schema = self.schema
         shapes = zip(schema, column_shapes(schema), strict=True)
         images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
-        stream = arrow_stream(data, images, [*masked_columns(schema)], lenient_masks=True)
+        stream = arrow_stream(data, images, masked_columns(schema), lenient_masks=True)
         request: _native.WriteRequest = {
             "table": self.name,
             "mode": "append",

@@ -13,7 +13,7 @@ from stoker import _embedding
 from stoker._batch import Batch
 from stoker._device import DeviceCopier, device_of
 from stoker._loader import LoaderRows, StreamLoader
-from stoker._loader_options import check_functions, check_int64_columns, check_keys, masked_columns
+from stoker._loader_options import check_functions, check_int64_columns, check_keys, columns_to_mask
 from stoker._masked import mask_key
 from stoker._ragged import Layouts
 from stoker._stream import Stream
@@ -68,7 +68,7 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
         check_int64_columns(stream.schema, options.int64_columns)
         self._options = options
         self._layouts = torch_layouts(stream.schema, options.ragged)
-        self._masked = masked_columns(stream.schema, options.null_masks)
+        self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
         self._device = device_of(options.device)
         self._narrowed = False

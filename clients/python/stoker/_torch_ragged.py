@@ -101,9 +101,6 @@ def _transposed(values: torch.Tensor, shape: ColumnShape) -> torch.Tensor:
     return values if shape.axes is None else values.permute(0, *(axis + 1 for axis in shape.axes))
 
 
-def _by_axes(lengths: torch.Tensor, shape: ColumnShape) -> torch.Tensor:
+def _by_axes(lengths: torch.Tensor, shape: ColumnShape) -> Any:
     """Returns the lengths of rows, or their shapes in the order of the column's dimensions."""
-    if shape.sizes is None:
-        return lengths
-    sizes = lengths.view(-1, len(shape.sizes))
-    return sizes if shape.axes is None else sizes[:, list(shape.axes)]
+    return lengths if shape.sizes is None else shape.ordered(lengths.view(-1, len(shape.sizes)))
