@@ -41,10 +41,10 @@ def test_parquet_of_hugging_face_becomes_encoded_images(tmp_path: Path) -> None:
     assert pa.types.is_struct(lake.table("t").schema.field("image").type)
 
 
-def test_doctor_names_light_structs_and_its_lines_mend_them(tmp_path: Path) -> None:
+def test_doctor_names_structs_of_files_and_its_lines_mend_them(tmp_path: Path) -> None:
     lake = stoker.connect(str(tmp_path))
     (finding,) = lake.create_table("t", images()).doctor()
-    assert (finding.column, finding.code) == ("image", "light_struct")
+    assert (finding.column, finding.code) == ("image", "struct")
     assert "stoker ingest parquet" in finding.remedy
     assert finding.example is not None
     exec(finding.example, {"lake": lake})

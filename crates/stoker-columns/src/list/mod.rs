@@ -5,8 +5,9 @@ use arrow_array::ArrayRef;
 use arrow_schema::{ArrowError, DataType, Field};
 
 use crate::ragged::Ragged;
+use crate::structs::{holds_file, is_binary};
 use crate::tensor::{fit_elements, numpy_shape};
-use crate::{ColumnKind, NumpyShape, TensorType};
+use crate::{ColumnKind, HEAVY_ROW_BYTES, NumpyShape, TensorType, fixed_row_bytes};
 
 /// The kind of lists.
 pub struct List;
@@ -21,6 +22,16 @@ impl ColumnKind for List {
             DataType::List(_) | DataType::LargeList(_) => !Ragged.holds(field),
             DataType::FixedSizeList(..) => TensorType::of(field).is_none(),
             _ => false,
+        }
+    }
+
+    /// Lists of files are as heavy as their files.
+    fn is_heavy(&self, field: &Field) -> bool {
+        match field.data_type() {
+            DataType::List(item) | DataType::LargeList(item) => {
+                is_binary(item.data_type()) || holds_file(item.data_type())
+            }
+            _ => fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes > HEAVY_ROW_BYTES),
         }
     }
 

@@ -8,6 +8,17 @@ use crate::{ColumnKind, NumpyShape};
 /// The kind of structs.
 pub struct Structs;
 
+/// Returns whether values are structs with the field `bytes`, which holds binary values.
+pub(crate) fn holds_file(data_type: &DataType) -> bool {
+    let DataType::Struct(fields) = data_type else { return false };
+    fields.iter().any(|field| field.name() == "bytes" && is_binary(field.data_type()))
+}
+
+/// Returns whether values are binary values of any length.
+pub(crate) fn is_binary(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
 impl ColumnKind for Structs {
     fn name(&self) -> &'static str {
         "struct"
@@ -19,6 +30,11 @@ impl ColumnKind for Structs {
 
     fn label(&self, _field: &Field) -> String {
         "struct".into()
+    }
+
+    /// Structs of a file and its path, as `datasets` stores media, are as heavy as their files.
+    fn is_heavy(&self, field: &Field) -> bool {
+        holds_file(field.data_type())
     }
 
     fn numpy(&self, field: &Field) -> NumpyShape {

@@ -79,10 +79,18 @@ pub(super) fn is_heavy(field: &Field) -> bool {
         Some("false") => return false,
         _ => {}
     }
+    let is_file = |data_type: &DataType| match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| field.name() == "bytes" && is_binary(field.data_type())),
+        other => is_binary(other),
+    };
     match field.data_type() {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
-        other => fixed_row_bytes(other).is_some_and(|bytes| bytes > 1024),
+        DataType::List(item) | DataType::LargeList(item) if is_file(item.data_type()) => true,
+        other => is_file(other) || fixed_row_bytes(other).is_some_and(|bytes| bytes > 1024),
     }
+}
+
+fn is_binary(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 pub(super) fn dense_row_bytes(field: &Field) -> Option<usize> {

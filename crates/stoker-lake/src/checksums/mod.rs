@@ -24,10 +24,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait};
 use arrow_schema::DataType;
 use futures::{StreamExt, TryStreamExt, stream};
-use stoker_checksum::checksum;
+use stoker_checksum::{checksum, hash};
 use stoker_store::{SegmentCache, SegmentKey};
 use stoker_types::to_usize;
 
@@ -274,10 +274,10 @@ fn pick(values: &[u32], first: u64, wanted: &[RequestedRow]) -> impl Iterator<It
 }
 
 /// Computes the checksum of each row, 0 for a null row. `None` for types without checksums: all but fixed-size lists
-/// of numbers, binary values and text.
+/// of numbers, binary values and text, and lists and structs of binary values and text.
 ///
 /// The checksum of a fixed-size list covers its numbers in little-endian order; that of a binary value or text covers
-/// its bytes.
+/// its bytes; that of a list or struct covers the hashes of its values, see [`row_hashes`].
 pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
     match values.data_type() {
         DataType::FixedSizeList(item, _) if item.data_type().is_primitive() => of_lists(values.as_fixed_size_list()),
@@ -285,6 +285,66 @@ pub fn row_checksums(values: &ArrayRef) -> Option<Vec<u32>> {
         DataType::LargeBinary => Some(of_values(values.as_binary::<i64>().iter())),
         DataType::Utf8 => Some(of_values(values.as_string::<i32>().iter().map(|text| text.map(str::as_bytes)))),
         DataType::LargeUtf8 => Some(of_values(values.as_string::<i64>().iter().map(|text| text.map(str::as_bytes)))),
+        DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => {
+            let hashes = row_hashes(values)?;
+            Some(hashes.into_iter().map(|hash| hash.map_or(0, of_hash)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the checksum that a hash stands for.
+#[expect(clippy::cast_possible_truncation, reason = "it takes the lower bits")]
+fn of_hash(hash: u64) -> u32 {
+    (hash as u32).max(1)
+}
+
+/// Computes the hash of each row, `None` for a null row: that of the bytes of a binary value or text; for a list or
+/// struct that of the hashes of its values, 8 bytes each in little-endian order, 0 for a null. `None` for other types.
+fn row_hashes(values: &ArrayRef) -> Option<Vec<Option<u64>>> {
+    let of_nested = |row: usize, hashes: &mut dyn Iterator<Item = Option<u64>>| {
+        let bytes: Vec<u8> = hashes.flat_map(|hash| hash.unwrap_or(0).to_le_bytes()).collect();
+        values.is_valid(row).then(|| hash(&bytes))
+    };
+    match values.data_type() {
+        DataType::Binary => Some(values.as_binary::<i32>().iter().map(|value| value.map(hash)).collect()),
+        DataType::LargeBinary => Some(values.as_binary::<i64>().iter().map(|value| value.map(hash)).collect()),
+        DataType::Utf8 => {
+            Some(values.as_string::<i32>().iter().map(|text| text.map(|text| hash(text.as_bytes()))).collect())
+        }
+        DataType::LargeUtf8 => {
+            Some(values.as_string::<i64>().iter().map(|text| text.map(|text| hash(text.as_bytes()))).collect())
+        }
+        DataType::List(_) | DataType::LargeList(_) => {
+            let (items, ranges) = list_ranges(values)?;
+            let hashes = row_hashes(items)?;
+            let of_row = |(row, range): (usize, Range<usize>)| of_nested(row, &mut hashes[range].iter().copied());
+            Some(ranges.into_iter().enumerate().map(of_row).collect())
+        }
+        DataType::Struct(_) => {
+            let columns: Option<Vec<_>> = values.as_struct().columns().iter().map(row_hashes).collect();
+            let columns = columns?;
+            let of_row = |row: usize| of_nested(row, &mut columns.iter().map(|hashes| hashes[row]));
+            Some((0..values.len()).map(of_row).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the items of lists, and the range of each row among them.
+fn list_ranges(values: &ArrayRef) -> Option<(&ArrayRef, Vec<Range<usize>>)> {
+    fn ranges<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<Range<usize>> {
+        lists.value_offsets().windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
+    }
+    match values.data_type() {
+        DataType::List(_) => {
+            let lists = values.as_list::<i32>();
+            Some((lists.values(), ranges(lists)))
+        }
+        DataType::LargeList(_) => {
+            let lists = values.as_list::<i64>();
+            Some((lists.values(), ranges(lists)))
+        }
         _ => None,
     }
 }

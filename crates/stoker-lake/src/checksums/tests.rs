@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, Int64Array, LargeBinaryArray, ListArray, StringArray, StructArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
 use futures::future::try_join_all;
 use lance_file::reader::BufferDescriptor;
 use stoker_checksum::checksum;
 use stoker_types::ErrorKind;
 
 use super::directory::{Described, Misfit, offset_of};
-use super::{CHECKSUMS_KEY, Checksums, checksums_entry};
+use super::{CHECKSUMS_KEY, Checksums, checksums_entry, row_checksums};
 use crate::tests::data::{
     TestResult, addresses, append, latest, memory_lake, schema, small, table_name, tensor, tensor_bytes, test_lake,
 };
@@ -133,4 +136,36 @@ async fn damaged_checksums_are_values_and_cut_ones_an_error() -> TestResult {
         assert!(error.to_string().contains("of table t@1"), "{error}");
     }
     Ok(())
+}
+
+/// Returns structs of a file and its path.
+fn media(files: &[Option<&[u8]>], valid: Vec<bool>) -> ArrayRef {
+    let fields = vec![Field::new("bytes", DataType::LargeBinary, true), Field::new("path", DataType::Utf8, true)];
+    let paths = StringArray::from_iter_values(files.iter().map(|file| format!("{}", file.map_or(0, <[u8]>::len))));
+    let columns: Vec<ArrayRef> = vec![Arc::new(LargeBinaryArray::from_iter(files)), Arc::new(paths)];
+    Arc::new(StructArray::new(fields.into(), columns, Some(valid.into())))
+}
+
+fn lists(items: ArrayRef, lengths: &[usize]) -> ArrayRef {
+    let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+    Arc::new(ListArray::new(item, OffsetBuffer::from_lengths(lengths.iter().copied()), items, None))
+}
+
+#[test]
+fn lists_and_structs_of_files_have_checksums() {
+    let files: Vec<Option<&[u8]>> = vec![Some(b"one"), None, Some(b""), Some(b"four"), Some(b"one")];
+    let structs = media(&files, vec![true, true, true, false, true]);
+    let sums = row_checksums(&structs).unwrap();
+    assert_eq!((sums[3], sums[0]), (0, sums[4]));
+    assert!(sums[0] != sums[1] && sums[1] != sums[2]);
+    assert_eq!(row_checksums(&structs.slice(1, 3)).unwrap(), sums[1..4]);
+    for items in [structs.clone(), Arc::new(LargeBinaryArray::from_iter(&files))] {
+        let rows = lists(items.clone(), &[2, 0, 1, 2]);
+        let sums = row_checksums(&rows).unwrap();
+        assert!((0..4).all(|row| (0..row).all(|other| sums[row] != sums[other])), "{sums:?}");
+        assert_eq!(row_checksums(&rows.slice(2, 2)).unwrap(), sums[2..]);
+        let moved = lists(items, &[1, 1, 1, 2]);
+        assert_ne!(row_checksums(&moved).unwrap()[..2], sums[..2], "values that move to another row are noticed");
+    }
+    assert_eq!(row_checksums(&lists(Arc::new(Int64Array::from(vec![1, 2])), &[1, 1])), None);
 }

@@ -100,11 +100,8 @@ impl ColumnCase<'_> {
             (DataType::FixedSizeList(item, length), true) => self.of_elements(item.data_type(), *length),
             (DataType::FixedSizeBinary(length), true) => Some(self.of_fixed_size_binary(*length)),
             (DataType::Struct(members), true) => {
-                let (table, column) = self.names();
-                let remedy = format!("make its members columns of their own. {}", sentence(REWRITE));
-                let example = example::with_members(table, column, members.iter().map(|member| member.name().as_str()));
                 let what = format!("its values are structs of {bytes} bytes");
-                Some(self.finding("struct", what, Treatment::new(DECODER, remedy, Some(example))))
+                Some(self.finding("struct", what, self.without_struct(members, DECODER)))
             }
             (data_type, true) if is_variable_width(data_type) => Some(self.of_variable_width(bytes)),
             (data_type, true) => {
@@ -176,27 +173,26 @@ impl ColumnCase<'_> {
 
     /// The finding about light structs with binary members or many bytes. `None` for other structs.
     fn of_light_struct(&self, members: &Fields, bytes: u64) -> Option<Finding> {
-        let is_binary = |name: &str| {
-            let member = members.iter().find(|member| member.name() == name);
-            member.is_some_and(|member| matches!(member.data_type(), DataType::Binary | DataType::LargeBinary))
-        };
-        if bytes < HEAVY_ROW_BYTES as u64 && !members.iter().any(|member| is_binary(member.name())) {
+        if bytes < HEAVY_ROW_BYTES as u64 && !members.iter().any(|member| is_binary(member.data_type())) {
             return None;
         }
-        let (table, column) = self.names();
         let what = format!("its values are structs of {bytes} bytes on average, which are light");
-        let treatment = if is_binary("bytes") {
+        Some(self.finding("light_struct", what, self.without_struct(members, LIGHT)))
+    }
+
+    /// What stores the members of a struct in another way.
+    fn without_struct(&self, members: &Fields, cost: &'static str) -> Treatment {
+        let (table, column) = self.names();
+        if members.iter().any(|member| member.name() == "bytes" && is_binary(member.data_type())) {
             let remedy = format!(
                 "if its bytes are JPEG, PNG or WebP files, store them as a column of encoded images. From Parquet files: \
                  stoker ingest parquet FILES {table} --image {column} --mode overwrite"
             );
-            Treatment::new(LIGHT, remedy, Some(example::with_bytes_as_images(table, column)))
-        } else {
-            let remedy = format!("make its members columns of their own. {}", sentence(REWRITE));
-            let example = example::with_members(table, column, members.iter().map(|member| member.name().as_str()));
-            Treatment::new(LIGHT, remedy, Some(example))
-        };
-        Some(self.finding("light_struct", what, treatment))
+            return Treatment::new(cost, remedy, Some(example::with_bytes_as_images(table, column)));
+        }
+        let remedy = format!("make its members columns of their own. {}", sentence(REWRITE));
+        let example = example::with_members(table, column, members.iter().map(|member| member.name().as_str()));
+        Treatment::new(cost, remedy, Some(example))
     }
 
     fn of_large_values(&self, data_type: &DataType, bytes: u64) -> Finding {
@@ -353,4 +349,9 @@ fn is_variable_width(data_type: &DataType) -> bool {
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Whether values are binary values with offsets.
+fn is_binary(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary)
 }
