@@ -28,9 +28,12 @@ mod engine;
 mod exceptions;
 mod exit;
 mod fork;
+mod image_request;
 mod kept_session;
+mod media_request;
 mod params;
 mod pause;
+mod python_decoder;
 mod query_result;
 mod runtime;
 mod session;
@@ -42,6 +45,7 @@ mod values;
 mod write;
 
 use pyo3::prelude::*;
+use stoker_session::CustomDecoder;
 
 pub use engine::{Engine, LakeOptions, OpenWrite, PlannedWrite, WriteRequest};
 
@@ -55,10 +59,11 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     }
     pause::register(module.py())?;
     exit::register(module.py())?;
+    CustomDecoder::set_loader(python_decoder::load);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(column_shapes::column_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
-    module.add_function(wrap_pyfunction!(decode_request::check_transform, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_request::check_decoder, module)?)?;
     module.add_function(wrap_pyfunction!(params::is_change, module)?)?;
     module.add_function(wrap_pyfunction!(params::numbered_params, module)?)?;
     module.add_function(wrap_pyfunction!(params::placeholders, module)?)?;

@@ -24,11 +24,13 @@ if (_os.cpu_count() or 1) <= 3:
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from stoker._batch import Batch
+from stoker._boxes import map_boxes
 from stoker._class_balance import ClassBalance
 from stoker._columns import tensor_shape
-from stoker._decode import ImageTransform
+from stoker._decoder import Decoder
 from stoker._errors import (
     AlreadyExistsError,
+    BadRow,
     CancelledError,
     DataCorruptError,
     ExpiredError,
@@ -43,8 +45,10 @@ from stoker._errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from stoker._image import ColorJitter, ImageTransform
 from stoker._image_grid import ImageGrid
 from stoker._lake import Lake, connect
+from stoker._media import AudioClip, VideoClip
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._plan import Plan
@@ -63,12 +67,16 @@ if _TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExistsError",
+    "AudioClip",
+    "BadRow",
     "Batch",
     "CancelledError",
     "ClassBalance",
+    "ColorJitter",
     "ColumnLayout",
     "Cursor",
     "DataCorruptError",
+    "Decoder",
     "EpochVerdict",
     "ExpiredError",
     "Finding",
@@ -100,8 +108,10 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "VersionInfo",
+    "VideoClip",
     "__version__",
     "connect",
+    "map_boxes",
     "mix",
     "tensor_shape",
 ]

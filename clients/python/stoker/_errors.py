@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyExistsError",
+    "BadRow",
     "CancelledError",
     "DataCorruptError",
     "ExpiredError",
@@ -45,6 +46,10 @@ class StokerError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(_readable(str(message)))
+
+
+class BadRow(Exception):  # noqa: N818 - it tells of a row and is no error of the program
+    """Raised by a function of :class:`stoker.Decoder`: its row is bad, and ``bad_rows`` says what happens to it."""
 
 
 class InvalidRequestError(StokerError, ValueError):

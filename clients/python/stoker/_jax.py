@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from stoker._batch import Batch
+from stoker._converted import check_threads, converted, transformed
 from stoker._errors import InvalidRequestError
 from stoker._jax_processes import check_sharding, one_ahead, processes_of
 from stoker._loader import StreamLoader
@@ -28,6 +29,7 @@ class JaxOptions:
 
     sharding: Any = None
     transform: Callable[[dict[str, Any]], Any] | None = None
+    transform_threads: int = 0
     valid_key: str | None = None
     ragged: Layouts = "pad"
     null_masks: Sequence[str] | bool = ()
@@ -67,7 +69,7 @@ class JaxLoader(StreamLoader):
     def __init__(self, stream: Stream, options: JaxOptions) -> None:
         super().__init__(stream)
         check_functions(transform=options.transform)
-        self._options = options
+        self._options, self._num_threads = options, check_threads(options.transform_threads)
         self._layouts = layouts(stream.schema, options.ragged)
         self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
@@ -79,7 +81,7 @@ class JaxLoader(StreamLoader):
         return self.stream.passes(self._pairs)
 
     def _pairs(self, batches: Iterable[Batch]) -> Iterable[tuple[Batch, Any]]:
-        pairs = ((batch, self._value(batch)) for batch in batches)
+        pairs = converted(batches, self._value, self._num_threads)
         return pairs if jax.default_backend() == "cpu" else one_ahead(pairs)
 
     def _value(self, batch: Batch) -> Any:
@@ -88,8 +90,7 @@ class JaxLoader(StreamLoader):
         if self._options.valid_key is not None:
             values[self._options.valid_key] = batch.valid
         found: Any = {name: self._array(name, value) for name, value in values.items()}
-        if self._options.transform is not None:
-            found = self._options.transform(found)
+        found = transformed(self._options.transform, found, batch)
         return JaxBatch.of(found, batch.rows) if isinstance(found, Mapping) else found
 
     def _array(self, name: str, values: Any) -> Any:

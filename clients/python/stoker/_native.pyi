@@ -17,6 +17,12 @@ class StreamRequest(TypedDict):
     epoch_rows: int
     run_id: str | None
 
+class JitterRequest(TypedDict):
+    brightness: tuple[float, float]
+    contrast: tuple[float, float]
+    saturation: tuple[float, float]
+    hue: tuple[float, float]
+
 class TransformRequest(TypedDict):
     height: int
     width: int
@@ -33,10 +39,47 @@ class TransformRequest(TypedDict):
     interpolation: str
     fill: int
     apply_orientation: bool
+    rotation: tuple[float, float]
+    color_jitter: JitterRequest | None
+    samples: str
+    crops: int | None
+    images: int | None
+    matrix: bool
+    follow: str | None
     image_bytes_max: int | None
+    jpeg: str
+    libraries: Sequence[str]
+
+class DecoderRequest(TypedDict):
+    decoder: object
+    shape: Sequence[int]
+    dtype: str
+
+class AudioRequest(TypedDict):
+    sample_rate: int
+    seconds: float
+    start: str
+    start_seconds: float
+    start_column: str
+    channels: int
+    bytes_max: int | None
+
+class VideoRequest(TypedDict):
+    frames: int
+    stride: int
+    start: str
+    start_seconds: float
+    start_column: str
+    offsets: Sequence[float] | None
+    size: tuple[int, int]
+    layout: str
+    interpolation: str
+    apply_orientation: bool
+    pixels_max: int | None
+    libraries: Sequence[str]
 
 class DecodeRequest(TypedDict):
-    columns: Sequence[tuple[str, TransformRequest]]
+    columns: Sequence[tuple[str, str, object]]
     num_threads: int
 
 class SessionRequest(TypedDict):
@@ -95,7 +138,7 @@ def main(args: Sequence[str]) -> int: ...
 def numbered_params(sql: str) -> tuple[str, list[str]]: ...
 def placeholders(sql: str) -> tuple[bool, int]: ...
 def params_json(values: Sequence[Any]) -> str: ...
-def check_transform(transform: TransformRequest) -> None: ...
+def check_decoder(kind: str, options: object) -> None: ...
 
 class ArrowArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...

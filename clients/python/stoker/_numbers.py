@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["share_or_none", "weight_list", "whole", "whole_or_none"]
+__all__ = ["number", "share_or_none", "weight_list", "whole", "whole_or_none"]
 
 #: The maximum of most options.
 _MAX = 2**63 - 1
@@ -23,18 +23,30 @@ def whole(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int:
             option.
     """
     try:
-        number = minimum - 1 if isinstance(value, bool) else operator.index(value)
+        found = minimum - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        number = minimum - 1
-    if not minimum <= number <= maximum:
+        found = minimum - 1
+    if not minimum <= found <= maximum:
         limit = "2**63 - 1" if maximum == _MAX else str(maximum)
         raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a whole number from {minimum} to {limit}")
-    return number
+    return found
 
 
 def whole_or_none(name: str, value: Any, minimum: int, maximum: int = _MAX) -> int | None:
     """Returns the value of an optional number; see :func:`whole`."""
     return None if value is None else whole(name, value, minimum, maximum)
+
+
+def number(name: str, value: Any) -> float:
+    """Returns the value of an option as a float.
+
+    Raises:
+        InvalidRequestError: The value is not a number; the message names the option.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a number") from None
 
 
 def share_or_none(name: str, value: Any) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stoker._batch import Batch
+from stoker._converted import check_threads, converted, transformed
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
 from stoker._loader_options import check_functions, check_keys, columns_to_mask
@@ -24,6 +25,7 @@ class NumpyOptions:
     """The options that convert the columns of a batch; see :meth:`Query.numpy`."""
 
     transform: Callable[[dict[str, Any]], Any] | None = None
+    transform_threads: int = 0
     valid_key: str | None = None
     ragged: Layouts = None
     null_masks: Sequence[str] | bool = ()
@@ -64,7 +66,7 @@ class NumpyLoader(StreamLoader):
     def __init__(self, stream: Stream, options: NumpyOptions) -> None:
         super().__init__(stream)
         check_functions(transform=options.transform)
-        self._options = options
+        self._options, self._num_threads = options, check_threads(options.transform_threads)
         self._layouts = layouts(stream.schema, options.ragged)
         self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
@@ -73,13 +75,12 @@ class NumpyLoader(StreamLoader):
         return self.stream.passes(self._pairs)
 
     def _pairs(self, batches: Iterable[Batch]) -> Iterable[tuple[Batch, Any]]:
-        return ((batch, self._value(batch)) for batch in batches)
+        return converted(batches, self._value, self._num_threads)
 
     def _value(self, batch: Batch) -> Any:
         masks = {mask_key(column): batch.is_valid(column) for column in self._masked}
         values: Any = batch.arrays(self._layouts) | masks
         if self._options.valid_key is not None:
             values[self._options.valid_key] = batch.valid
-        if self._options.transform is not None:
-            values = self._options.transform(values)
+        values = transformed(self._options.transform, values, batch)
         return NumpyBatch.of(values, batch.rows) if isinstance(values, Mapping) else values

@@ -113,6 +113,13 @@ class Jagged:
         """The number of elements of each row, or of lists of a row; int64 of shape ``(rows,)``."""
         return np.diff(self.offsets)
 
+    def _with_values(self, values: np.ndarray[Any, Any]) -> Jagged:
+        """Returns the same rows with other elements of the same shape."""
+        other = object.__new__(Jagged)
+        other.values, other.offsets, other.inner_offsets = values, self.offsets, self.inner_offsets
+        other.shapes, other._axes = self.shapes, self._axes
+        return other
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from stoker import _distributed, _native
 from stoker._compression import Compression
 from stoker._config import slice_config
-from stoker._decode import ImageTransform
+from stoker._decode import ColumnDecoder
 from stoker._nulls import refuse_nulls
 from stoker._numbers import whole, whole_or_none
 from stoker._stream import Stream
@@ -81,7 +81,7 @@ class StreamSource(ABC):
         compression: Compression | None = None,
         run_id: str | None = None,
         run_log: bool = False,
-        decode: Mapping[str, ImageTransform] | None = None,
+        decode: Mapping[str, ColumnDecoder] | None = None,
         decode_threads: int | None = None,
         evaluation: bool = False,
         allow_nulls: bool = True,
@@ -129,7 +129,7 @@ class StreamSource(ABC):
                 half of the memory or less. Mixtures have version 1. Default: the version of the run that ``run_id``
                 names, or of the state that :meth:`Stream.load_state_dict` loads; otherwise 2, or 1 if all rows fit
                 ``shuffle_window_bytes``.
-            bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose image
+            bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose value
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which
                 :attr:`Batch.substituted` and the receipt record.
@@ -149,12 +149,13 @@ class StreamSource(ABC):
             run_log: Whether rank 0 records in the table ``stoker_run_log`` which positions each step had, so that
                 :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch, each rank adds
                 the bad rows that it met to the table ``stoker_bad_rows``. Needs ``run_id``.
-            decode: For columns of JPEG, PNG or WebP files: the transform of the images of each column. Native threads
-                of this process decode the images before the loop asks for their batch, also if the lake is behind a
-                server; a batch then has a tensor instead of the files. Order and state do not depend on it, so that it
-                may change at a resume. An image that is null or cannot be decoded makes its row bad, see ``bad_rows``;
-                give all ranks the same transforms.
-            decode_threads: The number of threads that decode, for each image column. Default: the number of cores.
+            decode: For columns of files, or of lists or structs (field ``bytes``) of them: what decodes each column, an
+                :class:`ImageTransform`, :class:`AudioClip` or :class:`VideoClip`, or a function as a :class:`Decoder`.
+                Threads of this process decode the values before the loop asks for their batch, also if the lake is
+                behind a server; a batch then has arrays instead of the files. Order and state do not depend on it, so
+                that it may change at a resume. A value that is null or cannot be decoded makes its row bad, see
+                ``bad_rows``; give all ranks the same decoders.
+            decode_threads: The number of threads that decode, for each decoded column. Default: the number of cores.
             evaluation: Whether every pass delivers the same epoch from its start, even if the pass before it was left
                 early: for validation.
             allow_nulls: Whether tensors, vectors, lists, integers and booleans may be null. NumPy and PyTorch cannot
@@ -232,6 +233,7 @@ class StreamSource(ABC):
         *,
         device: Any = None,
         transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform_threads: int = 0,
         collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
         valid_key: str | None = None,
         int64_columns: Sequence[str] = (),
@@ -246,7 +248,10 @@ class StreamSource(ABC):
                 copied from pinned memory on a CUDA stream of their own, one batch ahead.
             transform: A function that is called with the dict of each batch, before the batch is copied to the device;
                 the loop gets its return value. Mappings become :class:`TorchBatch`, which has the batch's cursor and
-                mask. The function runs in the loop's thread.
+                mask. An exception of the function ends the loop; its note names the step and the rows.
+            transform_threads: The number of threads that call ``transform`` and ``collate_fn`` ahead of the loop, for
+                as many batches, which they hold in memory beside the memory budget. Default: none; the loop's thread
+                calls them.
             collate_fn: A function that is called with the rows of each batch as a list of dicts, like that of a
                 ``DataLoader``; the loop gets its return value. It costs Python work for each row, which ``transform``
                 does not.
@@ -275,6 +280,7 @@ class StreamSource(ABC):
         return self.stream(**options).torch(
             device=device,
             transform=transform,
+            transform_threads=transform_threads,
             collate_fn=collate_fn,
             valid_key=valid_key,
             int64_columns=int64_columns,
@@ -286,6 +292,7 @@ class StreamSource(ABC):
         self,
         *,
         transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform_threads: int = 0,
         valid_key: str | None = None,
         ragged: Layouts = None,
         null_masks: Sequence[str] | bool = (),
@@ -295,8 +302,8 @@ class StreamSource(ABC):
 
         Args:
             transform: A function that is called with the dict of each batch; the loop gets its return value. Mappings
-                become :class:`NumpyBatch`, which has the batch's cursor and mask. The function runs in the loop's
-                thread.
+                become :class:`NumpyBatch`, which has the batch's cursor and mask.
+            transform_threads: As for :meth:`torch`.
             valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
                 ``batch.valid``.
             ragged: How rows of different lengths are handed out, for each column or for all of them: ``"list"`` for an
@@ -316,7 +323,11 @@ class StreamSource(ABC):
             ((4, 1, 8, 8), dtype('int64'), [True, True, True, True])
         """
         return self.stream(**options).numpy(
-            transform=transform, valid_key=valid_key, ragged=ragged, null_masks=null_masks
+            transform=transform,
+            transform_threads=transform_threads,
+            valid_key=valid_key,
+            ragged=ragged,
+            null_masks=null_masks,
         )
 
     def jax(
@@ -324,6 +335,7 @@ class StreamSource(ABC):
         *,
         sharding: Any = None,
         transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform_threads: int = 0,
         valid_key: str | None = None,
         ragged: Layouts = "pad",
         null_masks: Sequence[str] | bool = (),
@@ -339,6 +351,7 @@ class StreamSource(ABC):
                 then one array over all devices, and each process reads the rows of its own devices only. Default:
                 arrays on the default device.
             transform: A function that is called with the dict of each batch; the loop gets its return value.
+            transform_threads: As for :meth:`torch`.
             valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
                 ``batch.valid``.
             ragged: As for :meth:`numpy`; but rows of different lengths are padded by default. Give a :class:`Pad` with
@@ -353,7 +366,12 @@ class StreamSource(ABC):
         from stoker._jax import stream_options
 
         return self.stream(**stream_options(sharding, options)).jax(
-            sharding=sharding, transform=transform, valid_key=valid_key, ragged=ragged, null_masks=null_masks
+            sharding=sharding,
+            transform=transform,
+            transform_threads=transform_threads,
+            valid_key=valid_key,
+            ragged=ragged,
+            null_masks=null_masks,
         )
 
     def lightning(

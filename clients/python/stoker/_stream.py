@@ -100,8 +100,8 @@ class Stream(StreamInfo):
         """Returns this stream as an iterable of dicts of PyTorch tensors; both share one position.
 
         Args:
-            **options: ``device``, ``transform``, ``collate_fn``, ``valid_key``, ``int64_columns``, ``ragged`` and
-                ``null_masks`` of :meth:`Query.torch`.
+            **options: ``device``, ``transform``, ``transform_threads``, ``collate_fn``, ``valid_key``,
+                ``int64_columns``, ``ragged`` and ``null_masks`` of :meth:`Query.torch`.
 
         Raises:
             ImportError: PyTorch is not installed.
@@ -115,7 +115,8 @@ class Stream(StreamInfo):
         """Returns this stream as an iterable of dicts of NumPy arrays; both share one position.
 
         Args:
-            **options: ``transform``, ``valid_key``, ``ragged`` and ``null_masks`` of :meth:`Query.numpy`.
+            **options: ``transform``, ``transform_threads``, ``valid_key``, ``ragged`` and ``null_masks`` of
+                :meth:`Query.numpy`.
 
         Raises:
             InvalidRequestError: The options do not fit the columns.
@@ -128,7 +129,8 @@ class Stream(StreamInfo):
         """Returns this stream as an iterable of dicts of JAX arrays; both share one position.
 
         Args:
-            **options: ``sharding``, ``transform``, ``valid_key``, ``ragged`` and ``null_masks`` of :meth:`Query.jax`.
+            **options: ``sharding``, ``transform``, ``transform_threads``, ``valid_key``, ``ragged`` and
+                ``null_masks`` of :meth:`Query.jax`.
 
         Raises:
             ImportError: JAX is not installed.

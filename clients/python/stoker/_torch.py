@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from stoker import _embedding
 from stoker._batch import Batch
+from stoker._converted import check_threads, converted, transformed
 from stoker._device import DeviceCopier, device_of
 from stoker._loader import LoaderRows, StreamLoader
 from stoker._loader_options import check_functions, check_int64_columns, check_keys, columns_to_mask
@@ -29,6 +30,7 @@ class TorchOptions:
 
     device: Any = None
     transform: Callable[[dict[str, Any]], Any] | None = None
+    transform_threads: int = 0
     collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None
     valid_key: str | None = None
     int64_columns: Sequence[str] = ()
@@ -66,7 +68,7 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
         super().__init__(stream)
         check_functions(transform=options.transform, collate_fn=options.collate_fn)
         check_int64_columns(stream.schema, options.int64_columns)
-        self._options = options
+        self._options, self._num_threads = options, check_threads(options.transform_threads)
         self._layouts = torch_layouts(stream.schema, options.ragged)
         self._masked = columns_to_mask(stream.schema, options.null_masks)
         check_keys(stream.schema, options.valid_key, self._masked, self._layouts)
@@ -106,7 +108,7 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
         return len(self.stream) * max(num_workers, 1)
 
     def _pairs(self, batches: Iterable[Batch]) -> Iterable[tuple[Batch, Any]]:
-        pairs: Iterable[tuple[Batch, Any]] = ((batch, self._values(batch)) for batch in batches)
+        pairs: Iterable[tuple[Batch, Any]] = converted(batches, self._values, self._num_threads)
         if self._device is not None and self._device.type != "cpu":
             pairs = DeviceCopier(self._device).copied(pairs)
         return ((batch, self._placed(values, batch)) for batch, values in pairs)
@@ -117,8 +119,7 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
         values: Any = tensors(batch, options.int64_columns, self._layouts) | masks
         if options.valid_key is not None:
             values[options.valid_key] = mask(batch.num_rows, batch.num_valid)
-        if options.transform is not None:
-            values = options.transform(values)
+        values = transformed(options.transform, values, batch)
         return values if options.collate_fn is None else options.collate_fn(_samples(values, batch.num_rows))
 
     def _placed(self, values: Any, batch: Batch) -> Any:

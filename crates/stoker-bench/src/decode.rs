@@ -10,9 +10,9 @@ use arrow_array::{Int64Array, LargeBinaryArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use image::codecs::jpeg::JpegEncoder;
 use image::{Rgb, RgbImage};
-use stoker::{ConnectOptions, DecodeOptions, StreamHandle, connect};
+use stoker::{ColumnDecoder, ConnectOptions, DecodeOptions, StreamHandle, connect};
 use stoker_columns::HEAVY_KEY;
-use stoker_decode::{BatchDecoder, ImageTransform, decode_jpeg_alone};
+use stoker_decode::{BatchDecoder, ImageDecoder, ImageTransform, RowMemory, decode_jpeg_alone};
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_measure::process_use;
 use stoker_types::{
@@ -96,13 +96,16 @@ impl Files {
 
     /// Decodes all batches in each pass, into the same memory.
     fn tensors(&self, epochs: u64) -> anyhow::Result<Measurement> {
-        let decoder = BatchDecoder::try_new(transform(), self.threads)?;
+        let decoder = BatchDecoder::try_new(Box::new(ImageDecoder::new(transform())), self.threads)?;
         let rows_max = self.batches.iter().map(|batch| batch.iter().len()).max().unwrap_or(0);
         let (mut tensors, seeds) = (vec![0u8; rows_max * to_usize(ROW_BYTES)], vec![0; rows_max]);
         self.passes(epochs, || {
             for batch in &self.batches {
                 let rows = batch.iter().len();
-                decoder.decode_into(batch, &seeds[..rows], &mut tensors[..rows * to_usize(ROW_BYTES)])?;
+                let memory = tensors.chunks_exact_mut(to_usize(ROW_BYTES)).take(rows).map(|tensor| vec![tensor]);
+                let failed =
+                    decoder.decode_each(batch, None, &seeds[..rows], memory.collect::<Vec<RowMemory<'_>>>())?;
+                ensure!(failed.is_empty(), "an image cannot be decoded: {failed:?}");
             }
             Ok(())
         })
@@ -122,7 +125,8 @@ impl Files {
     /// Reads all batches of the stream's epochs; if there are several epochs, the first does not count.
     async fn streamed(&self, stream: &StreamHandle, settings: &Settings) -> anyhow::Result<Measurement> {
         let batching = Batching { size: BatchSize::PerRank(settings.batch_size), last: LastBatch::Uneven };
-        let (columns, num_threads) = (vec![(COLUMN.to_string(), transform())], self.threads);
+        let (columns, num_threads) =
+            (vec![(COLUMN.to_string(), ColumnDecoder::Image(transform().into()))], self.threads);
         let decode = DecodeOptions { columns, num_threads };
         let (mut cpu_secs, mut begun) = (own_cpu_secs(), Instant::now());
         for epoch in 0..settings.epochs {

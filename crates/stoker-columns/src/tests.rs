@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, UInt8Array, UInt16Array};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use proptest::prelude::*;
-use stoker_decode::{ImageTransform, decode_images};
 
 use crate::*;
 
@@ -153,7 +152,9 @@ fn each_field_has_its_kind() {
         (twice, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
         (unnamed, "list", "list uint8[6]", false, numbers("uint8", &[6], Nulls::Zero)),
         (flags, "list", "list bool[2, 3]", false, numbers("bool", &[2, 3], Nulls::Zero)),
-        (field(files), "struct", "struct", false, objects()),
+        (field(files.clone()), "struct", "struct", true, objects()),
+        (field(List(Arc::new(Field::new("item", files, true)))), "list", "list", true, objects()),
+        (field(List(Arc::new(Field::new("item", LargeBinary, true)))), "list", "list", true, objects()),
         (
             channels_last,
             "tensor",
@@ -254,18 +255,6 @@ fn tensor_fields_round_trip() {
     assert_eq!(fixed_row_bytes(field.data_type()), Some(150_528));
     let light = field.with_metadata([(HEAVY_KEY.to_string(), "false".to_string())].into());
     assert!(!is_heavy(&light));
-}
-
-#[test]
-fn decoded_columns_have_the_type_of_decoded_arrays() {
-    let transform = ImageTransform::new(4, 6);
-    let image = encoded_image::new_field("image", true);
-    let decoded = encoded_image::decoded(&image, &transform).unwrap();
-    assert_eq!(TensorType::of(&decoded).unwrap().shape, [3, 4, 6]);
-    assert!(!decoded.is_nullable());
-    let none: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values(Vec::<&[u8]>::new()));
-    assert_eq!(decode_images(&none, &transform, &[]).unwrap().data_type(), decoded.data_type());
-    assert_eq!(encoded_image::decoded(&field(DataType::Utf8), &transform), None);
 }
 
 #[test]

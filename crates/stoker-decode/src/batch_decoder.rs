@@ -1,214 +1,208 @@
-//! Decodes columns of images.
-
-use std::sync::Arc;
+//! Decodes columns of files.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float16Array, Float32Array, UInt8Array};
-use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::ops::Range;
 use stoker_types::catch_panic;
 
-use crate::geometry::{Placement, place};
-use crate::random::{Draw, Draws};
-use crate::scratch::{Lent, Scratch, ScratchPool};
-use crate::write::Table;
-use crate::{BadImage, Element, Error, Frame, ImageFile, ImageTransform, Orientation, Pixels, Result, resize};
+use crate::value_decoder::{Number, OutputSpec, Row, ValueDecoder};
+use crate::{BadValue, Error, Result};
 
-/// Decodes columns of images with one transform, on its own threads, which reuse their buffers. Dropping the decoder
-/// stops the threads.
+/// Decodes columns of files on its own threads. Dropping the decoder stops the threads.
 pub struct BatchDecoder {
-    transform: ImageTransform,
-    table: Table,
-    scratch: ScratchPool,
+    decoder: Box<dyn ValueDecoder>,
+    outputs: Vec<OutputSpec>,
     threads: ThreadPool,
 }
+
+/// The memory of one row: a slice for each output of the decoder.
+pub type RowMemory<'a> = Vec<&'a mut [u8]>;
 
 impl BatchDecoder {
     /// Creates a decoder with `num_threads` threads; 0 stands for the number of cores.
     ///
     /// # Errors
     /// [`Error::InvalidTransform`]; [`Error::Threads`] when the operating system starts no threads.
-    pub fn try_new(transform: ImageTransform, num_threads: usize) -> Result<Self> {
-        transform.validate()?;
+    pub fn try_new(decoder: Box<dyn ValueDecoder>, num_threads: usize) -> Result<Self> {
+        decoder.validate()?;
         let threads = ThreadPoolBuilder::new()
             .num_threads(num_threads)
             .thread_name(|index| format!("stoker-decode-{index}"))
             .build()
             .map_err(|source| Error::Threads { num_threads, source })?;
-        Ok(Self { table: Table::new(&transform), transform, scratch: ScratchPool::default(), threads })
+        Ok(Self { outputs: decoder.outputs(), decoder, threads })
     }
 
-    /// The transform.
-    pub fn transform(&self) -> &ImageTransform {
-        &self.transform
+    /// What decodes the values.
+    pub fn decoder(&self) -> &dyn ValueDecoder {
+        self.decoder.as_ref()
     }
 
-    /// Decodes the rows of a Binary, LargeBinary or BinaryView column into `tensor`, which must have
-    /// [`ImageTransform::row_bytes`] bytes for each row. Row i draws its augmentations from `seeds[i]`. This call
-    /// blocks until all rows are decoded.
+    /// The arrays that each row becomes.
+    pub fn outputs(&self) -> &[OutputSpec] {
+        &self.outputs
+    }
+
+    /// The bytes of a row, of all outputs.
+    pub fn row_bytes(&self) -> usize {
+        self.outputs.iter().map(OutputSpec::row_bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Decodes the rows of a column of files or of lists of files, row i into `memory[i]`, with the draws of `seeds[i]`
+    /// and the number of row i of `parameters`. This call blocks until all rows are decoded. Returns the rows that are
+    /// null, damaged, too large or in another format, in ascending order; the content of their memory is undefined.
+    ///
+    /// Which rows fail depends only on their files, parameters and seeds, and on the decoder. Every process that decodes
+    /// a row therefore gets the same result. The seed matters only where a decoder reads no more than the part that was
+    /// drawn.
     ///
     /// # Errors
-    /// [`Error::NotBinary`]; [`Error::BadImage`] with the first row that is null, damaged, too large or no image, while
-    /// the other rows are still decoded; [`Error::Internal`] for wrong lengths.
-    pub fn decode_into(&self, values: &dyn Array, seeds: &[u64], tensor: &mut [u8]) -> Result<()> {
-        let row_bytes = self.transform.row_bytes();
-        if tensor.len() != seeds.len() * row_bytes {
-            let found = format!("{} seeds, {} bytes", seeds.len(), tensor.len());
-            return Err(Error::internal(format!("decoding rows with {found} into rows of {row_bytes} bytes")));
-        }
-        let failed = self.decode_each(values, seeds, tensor.chunks_exact_mut(row_bytes).collect())?;
-        let first = failed.into_iter().next();
-        first.map_or(Ok(()), |(row, BadImage { reason })| Err(Error::BadImage { row, reason }))
-    }
-
-    /// Decodes rows as [`BatchDecoder::decode_into`] does, with row i in `tensors[i]`. Returns the rows that are null,
-    /// damaged, too large or no image, in ascending order; the content of their tensors is undefined.
-    ///
-    /// Which rows fail depends only on their files and on the transform, not on the seeds: augmentations choose a
-    /// region of an image that was decoded as a whole. Every process that decodes a file therefore gets the same
-    /// result.
-    ///
-    /// # Errors
-    /// [`Error::NotBinary`]; [`Error::Internal`] for wrong lengths.
+    /// [`Error::NotFiles`], [`Error::NotNumbers`]; [`Error::Internal`] for wrong lengths.
     pub fn decode_each(
         &self,
         values: &dyn Array,
+        parameters: Option<&dyn Array>,
         seeds: &[u64],
-        tensors: Vec<&mut [u8]>,
-    ) -> Result<Vec<(usize, BadImage)>> {
-        let (files, row_bytes) = (files(values)?, self.transform.row_bytes());
-        let fits = tensors.iter().all(|tensor| tensor.len() == row_bytes);
-        if seeds.len() != files.len() || tensors.len() != files.len() || !fits {
-            let found = format!("{} rows, {} seeds, {} tensors", files.len(), seeds.len(), tensors.len());
-            return Err(Error::internal(format!("decoding {found} into tensors of {row_bytes} bytes")));
-        }
-        let rows = tensors.into_par_iter().zip(files).zip(seeds).enumerate().with_max_len(1);
-        let decode = |lent: &mut Lent<'_>, (row, ((tensor, file), seed)): (usize, Row<'_>)| {
-            let failed = self.decode_file(&mut lent.scratch, file, *seed, tensor).err();
-            failed.map(|bad| (row, bad))
+        memory: Vec<RowMemory<'_>>,
+    ) -> Result<Vec<(usize, BadValue)>> {
+        let files = Files::of(values, self.decoder.takes_lists())?;
+        let numbers = parameters.map(numbers).transpose()?.unwrap_or_else(|| vec![None; values.len()]);
+        let fits = |row: &RowMemory<'_>| {
+            row.len() == self.outputs.len()
+                && row.iter().zip(&self.outputs).all(|(slice, output)| slice.len() == output.row_bytes())
         };
-        let mut failed: Vec<(usize, BadImage)> = self.threads.install(|| {
-            let failures = rows.map_init(|| self.scratch.lend(), decode).flatten_iter();
-            failures.collect()
-        });
+        if seeds.len() != values.len() || numbers.len() != values.len() || memory.len() != values.len() {
+            let found = format!("{} rows, {} seeds, {} numbers", values.len(), seeds.len(), numbers.len());
+            return Err(Error::internal(format!("decoding {found} into {} rows", memory.len())));
+        }
+        if !memory.iter().all(fits) {
+            return Err(Error::internal(format!("decoding into rows of other sizes than {:?}", self.outputs)));
+        }
+        let rows = memory.into_par_iter().enumerate().with_max_len(1);
+        let decode = |(row, mut outputs): (usize, RowMemory<'_>)| {
+            let decoded = match files.of_row(row) {
+                None => Err(BadValue::new("it is null")),
+                Some(files) => {
+                    let row = Row { files, parameter: numbers[row], seed: seeds[row] };
+                    catch_panic(|| self.decoder.decode(&row, &mut outputs), BadValue::new)
+                }
+            };
+            decoded.err().map(|bad| (row, bad))
+        };
+        let mut failed: Vec<(usize, BadValue)> = self.threads.install(|| rows.flat_map_iter(decode).collect());
         failed.sort_by_key(|(row, _)| *row);
         Ok(failed)
     }
-
-    /// Returns the bytes that [`BatchDecoder::decode_into`] wrote as an array of fixed-size lists, one for each
-    /// tensor.
-    ///
-    /// # Errors
-    /// [`Error::Internal`] when the length is wrong.
-    pub fn tensors(&self, bytes: Buffer, num_rows: usize) -> Result<ArrayRef> {
-        if bytes.len() != num_rows * self.transform.row_bytes() {
-            return Err(Error::internal(format!("{} bytes for {num_rows} tensors", bytes.len())));
-        }
-        let values: ArrayRef = match self.transform.element {
-            Element::UInt8 => Arc::new(UInt8Array::new(ScalarBuffer::from(bytes), None)),
-            Element::Float16 => Arc::new(Float16Array::new(ScalarBuffer::from(bytes), None)),
-            Element::Float32 => Arc::new(Float32Array::new(ScalarBuffer::from(bytes), None)),
-        };
-        let item = Field::new("item", values.data_type().clone(), true);
-        let length = i32::try_from(self.transform.shape().iter().product::<usize>()).map_err(Error::internal)?;
-        let list = FixedSizeListArray::try_new(item.into(), length, values, None).map_err(Error::internal)?;
-        Ok(Arc::new(list))
-    }
-
-    fn decode_file(
-        &self,
-        scratch: &mut Scratch,
-        file: Option<&[u8]>,
-        seed: u64,
-        tensor: &mut [u8],
-    ) -> Result<(), BadImage> {
-        let file = file.ok_or_else(|| BadImage::new("it is null"))?;
-        catch_panic(|| self.decode_image(scratch, file, &Draws::new(seed), tensor), BadImage::new)
-    }
-
-    fn decode_image(
-        &self,
-        scratch: &mut Scratch,
-        file: &[u8],
-        draws: &Draws,
-        tensor: &mut [u8],
-    ) -> Result<(), BadImage> {
-        let Scratch { pixels, resized, canvas, resizer } = scratch;
-        let transform = &self.transform;
-        let file = ImageFile::open(file, transform.image_bytes_max)?;
-        let (height, width) = match transform.orientation {
-            Orientation::Ignore => {
-                let header = file.header();
-                file.decode(transform.channels, pixels)?;
-                (header.height, header.width)
-            }
-            Orientation::Apply => file.decode_oriented(transform.channels, pixels)?,
-        };
-        let placement = place(transform, height, width, draws);
-        let source = Pixels { bytes: pixels, height, width, channels: transform.channels };
-        let frame = Frame {
-            width: transform.width,
-            channels: transform.channels,
-            layout: transform.layout,
-            is_flipped: draws.unit(Draw::Flip, 0) < transform.horizontal_flip,
-        };
-        let size = (placement.height, placement.width);
-        if size == (height, width) && placement.region == source.region() && is_filled(transform, &placement) {
-            self.table.write(pixels, &frame, tensor);
-            return Ok(());
-        }
-        resized.resize(size.0 as usize * size.1 as usize * transform.channels.count(), 0);
-        resize(resizer, &source, &placement.region, transform.interpolation, size, resized)?;
-        if is_filled(transform, &placement) {
-            self.table.write(resized, &frame, tensor);
-        } else {
-            fill_around(transform, &placement, resized, canvas);
-            self.table.write(canvas, &frame, tensor);
-        }
-        Ok(())
-    }
 }
 
-/// Decodes a column with a new decoder, for single calls. A [`BatchDecoder`] keeps its threads and buffers between
-/// calls.
+/// Returns the bytes of an output as an array: numbers, or fixed-size lists of them.
 ///
 /// # Errors
-/// As [`BatchDecoder::try_new`] and [`BatchDecoder::decode_into`].
-pub fn decode_images(values: &ArrayRef, transform: &ImageTransform, seeds: &[u64]) -> Result<ArrayRef> {
-    let decoder = BatchDecoder::try_new(transform.clone(), 0)?;
-    // Arrow's buffers are aligned for elements of every type.
-    let mut bytes = MutableBuffer::from_len_zeroed(values.len() * transform.row_bytes());
-    decoder.decode_into(values, seeds, &mut bytes)?;
-    decoder.tensors(bytes.into(), values.len())
+/// [`Error::Internal`] when the length is wrong.
+pub fn output_array(output: &OutputSpec, bytes: Buffer, num_rows: usize) -> Result<ArrayRef> {
+    if bytes.len() != num_rows.saturating_mul(output.row_bytes()) {
+        return Err(Error::internal(format!("{} bytes for {num_rows} rows of {output:?}", bytes.len())));
+    }
+    let bytes = match output.element {
+        DataType::Boolean => BooleanBuffer::from_iter(bytes.iter().map(|byte| *byte != 0)).into_inner(),
+        _ => bytes,
+    };
+    let values = ArrayData::builder(output.element.clone())
+        .len(num_rows * output.row_elements())
+        .add_buffer(bytes)
+        .build()
+        .map_err(Error::internal)?;
+    if output.shape.is_empty() {
+        return Ok(arrow_array::make_array(values));
+    }
+    let item = Field::new("item", output.element.clone(), true);
+    let length = i32::try_from(output.row_elements()).map_err(Error::internal)?;
+    let lists = ArrayData::builder(DataType::FixedSizeList(item.into(), length))
+        .len(num_rows)
+        .add_child_data(values)
+        .build()
+        .map_err(Error::internal)?;
+    Ok(arrow_array::make_array(lists))
 }
 
-type Row<'a> = ((&'a mut [u8], Option<&'a [u8]>), &'a u64);
+/// The files of a column, row after row.
+struct Files<'a> {
+    files: Vec<Option<&'a [u8]>>,
+    /// The files of each row; `None` for null rows.
+    rows: Vec<Option<Range<usize>>>,
+}
 
-/// Returns the files of a column, with `None` for null rows.
-fn files(values: &dyn Array) -> Result<Vec<Option<&[u8]>>> {
+impl<'a> Files<'a> {
+    fn of(values: &'a dyn Array, are_lists: bool) -> Result<Self> {
+        let not_files = || Error::NotFiles { found: values.data_type().to_string(), are_lists };
+        if !are_lists {
+            let files = files(values).ok_or_else(not_files)?;
+            let rows = files.iter().enumerate().map(|(row, file)| file.map(|_| row..row + 1)).collect();
+            return Ok(Self { files, rows });
+        }
+        match values.data_type() {
+            DataType::List(_) => Self::of_lists(values.as_list::<i32>()).ok_or_else(not_files),
+            DataType::LargeList(_) => Self::of_lists(values.as_list::<i64>()).ok_or_else(not_files),
+            _ => Err(not_files()),
+        }
+    }
+
+    fn of_lists<O: OffsetSizeTrait>(lists: &'a arrow_array::GenericListArray<O>) -> Option<Self> {
+        let files = files(lists.values().as_ref())?;
+        let range = |row: usize| lists.value_offsets()[row].as_usize()..lists.value_offsets()[row + 1].as_usize();
+        let rows = (0..lists.len()).map(|row| lists.is_valid(row).then(|| range(row))).collect();
+        Some(Self { files, rows })
+    }
+
+    fn of_row(&self, row: usize) -> Option<&[Option<&'a [u8]>]> {
+        self.files.get(self.rows[row].clone()?)
+    }
+}
+
+/// Returns whether values are files: binary, or structs with the field `bytes`, as `datasets` stores media.
+pub fn is_file(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        DataType::Struct(fields) => fields
+            .iter()
+            .any(|field| field.name() == "bytes" && !field.data_type().is_nested() && is_file(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Returns the files of a column, with `None` for null rows; `None` if it is no column of files.
+fn files(values: &dyn Array) -> Option<Vec<Option<&[u8]>>> {
     match values.data_type() {
-        DataType::Binary => Ok(values.as_binary::<i32>().iter().collect()),
-        DataType::LargeBinary => Ok(values.as_binary::<i64>().iter().collect()),
-        DataType::BinaryView => Ok(values.as_binary_view().iter().collect()),
-        other => Err(Error::NotBinary { found: other.to_string() }),
+        DataType::Binary => Some(values.as_binary::<i32>().iter().collect()),
+        DataType::LargeBinary => Some(values.as_binary::<i64>().iter().collect()),
+        DataType::BinaryView => Some(values.as_binary_view().iter().collect()),
+        found @ DataType::Struct(_) if is_file(found) => {
+            let rows = values.as_struct();
+            let mut bytes = files(rows.column_by_name("bytes")?.as_ref())?;
+            bytes.iter_mut().enumerate().filter(|(row, _)| rows.is_null(*row)).for_each(|(_, file)| *file = None);
+            Some(bytes)
+        }
+        _ => None,
     }
 }
 
-fn is_filled(transform: &ImageTransform, placement: &Placement) -> bool {
-    (placement.height, placement.width) == (transform.height, transform.width)
-}
-
-/// Writes the image to its rectangle of the canvas and fills the rest.
-fn fill_around(transform: &ImageTransform, placement: &Placement, image: &[u8], canvas: &mut Vec<u8>) {
-    let channels = transform.channels.count();
-    let (stride, row_bytes) = (transform.width as usize * channels, placement.width as usize * channels);
-    canvas.clear();
-    canvas.resize(transform.height as usize * stride, transform.fill);
-    let left = placement.left as usize * channels;
-    let rows = canvas.chunks_exact_mut(stride).skip(placement.top as usize);
-    for (to, from) in rows.zip(image.chunks_exact(row_bytes)) {
-        to[left..left + row_bytes].copy_from_slice(from);
+/// Returns the numbers of a column of integers or floats.
+fn numbers(values: &dyn Array) -> Result<Vec<Option<Number>>> {
+    let data_type = values.data_type();
+    let not_numbers = |_| Error::NotNumbers { found: data_type.to_string() };
+    if data_type.is_integer() {
+        let whole = arrow_cast::cast(values, &DataType::Int64).map_err(not_numbers)?;
+        return Ok(whole.as_primitive::<Int64Type>().iter().map(|number| number.map(Number::Whole)).collect());
     }
+    if data_type.is_floating() {
+        let real = arrow_cast::cast(values, &DataType::Float64).map_err(not_numbers)?;
+        return Ok(real.as_primitive::<Float64Type>().iter().map(|number| number.map(Number::Real)).collect());
+    }
+    Err(Error::NotNumbers { found: data_type.to_string() })
 }

@@ -4,23 +4,33 @@ use std::fmt;
 
 use stoker_types::{ErrorKind, HasKind};
 
+use crate::{Jpeg, LoadError};
+
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason why a file gives no pixels.
+/// The reason why a value cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadImage {
-    /// What is wrong with the file, as text for users.
+pub struct BadValue {
+    /// What is wrong with the value, as text for users.
     pub reason: String,
+    /// Whether the decoder failed, which says nothing about the value: no other row may replace this one.
+    pub is_fatal: bool,
 }
 
-impl BadImage {
-    pub(crate) fn new(reason: impl ToString) -> Self {
-        Self { reason: reason.to_string() }
+impl BadValue {
+    /// Makes the reason.
+    pub fn new(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), is_fatal: false }
+    }
+
+    /// Makes the reason why the decoder failed, whatever the value is.
+    pub fn fatal(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), is_fatal: true }
     }
 }
 
-impl fmt::Display for BadImage {
+impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
@@ -31,16 +41,26 @@ impl fmt::Display for BadImage {
 #[non_exhaustive]
 pub enum Error {
     /// A transform with an invalid option.
-    #[error("image transform: {option} {reason}")]
+    #[error("{transform}: {option} {reason}")]
     InvalidTransform {
+        /// What is configured, such as `image transform`.
+        transform: &'static str,
         /// The name of the option.
         option: &'static str,
         /// The value of the option, and the allowed values.
         reason: String,
     },
-    /// A column that does not have a binary type.
-    #[error("images are decoded from columns of binary values, not of {found}")]
-    NotBinary {
+    /// A column that does not hold files.
+    #[error("{}, not of {found}", if *are_lists { "lists of files are decoded from columns of lists of binary values" } else { "files are decoded from columns of binary values" })]
+    NotFiles {
+        /// The type of the column.
+        found: String,
+        /// Whether lists of files were expected.
+        are_lists: bool,
+    },
+    /// A column of parameters that holds no numbers.
+    #[error("files are decoded with parameters from columns of numbers, not of {found}")]
+    NotNumbers {
         /// The type of the column.
         found: String,
     },
@@ -52,6 +72,15 @@ pub enum Error {
         /// What is wrong with the row.
         reason: String,
     },
+    /// A transform that decodes JPEG files by libjpeg-turbo, and a decoder that was created without the library.
+    #[error("the image transform decodes JPEG files by {jpeg:?}, and libjpeg-turbo is not loaded")]
+    NoTurbo {
+        /// The option of the transform.
+        jpeg: Jpeg,
+    },
+    /// libjpeg-turbo could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// The operating system started no threads.
     #[error("starting {num_threads} threads that decode images: {source}")]
     Threads {
@@ -72,18 +101,28 @@ impl Error {
     /// Returns the kind of the error, which tells what a caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::InvalidTransform { .. } | Error::NotBinary { .. } => ErrorKind::InvalidRequest,
+            Error::InvalidTransform { .. }
+            | Error::NotFiles { .. }
+            | Error::NotNumbers { .. }
+            | Error::NoTurbo { .. } => ErrorKind::InvalidRequest,
+            Error::Load(_) => ErrorKind::NotFound,
             Error::BadImage { .. } => ErrorKind::DataCorrupt,
             Error::Threads { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }
 
-    pub(crate) fn transform(option: &'static str, reason: impl Into<String>) -> Self {
-        Error::InvalidTransform { option, reason: reason.into() }
+    /// Makes the error of an option of a transform.
+    pub fn invalid(transform: &'static str, option: &'static str, reason: impl Into<String>) -> Self {
+        Error::InvalidTransform { transform, option, reason: reason.into() }
     }
 
-    pub(crate) fn internal(reason: impl ToString) -> Self {
+    pub(crate) fn transform(option: &'static str, reason: impl Into<String>) -> Self {
+        Self::invalid("image transform", option, reason)
+    }
+
+    /// Makes the error of a bug.
+    pub fn internal(reason: impl ToString) -> Self {
         Error::Internal { reason: reason.to_string() }
     }
 }

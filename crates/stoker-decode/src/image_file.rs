@@ -3,12 +3,9 @@
 use std::io::Cursor;
 
 use image::{ColorType, DynamicImage, GrayImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage, metadata};
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
 
-use crate::{BadImage, Channels};
+use crate::jpeg_file::JpegFile;
+use crate::{BadValue, Channels, Decompressor, Window};
 
 /// The content of an image's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +20,9 @@ pub struct Header {
 
 /// A JPEG, PNG or WebP file whose header was read. The format is detected from the content of the file.
 ///
-/// JPEG files are decoded by zune-jpeg's SIMD code, which cannot decode at a smaller scale or decode a part of an
-/// image. As in other decoders, damage inside the compressed pixels may go unnoticed, because JPEG has no checksums; a
-/// file that ends early is detected. PNG and WebP files are decoded by the `image` crate. Samples of 16 bits are scaled
+/// JPEG files are decoded by zune-jpeg's SIMD code or, if the caller has loaded it, by libjpeg-turbo. Only the latter
+/// decodes at smaller scales, or a part of an image. As in other decoders, damage inside the compressed
+/// pixels may go unnoticed, because JPEG has no checksums; a file that ends early is detected. PNG and WebP files are decoded by the `image` crate. Samples of 16 bits are scaled
 /// to 8 bits; colour profiles are not applied.
 pub struct ImageFile<'a> {
     header: Header,
@@ -33,7 +30,7 @@ pub struct ImageFile<'a> {
 }
 
 enum Decoder<'a> {
-    Jpeg(&'a [u8], Box<JpegDecoder<ZCursor<&'a [u8]>>>),
+    Jpeg(JpegFile<'a>),
     Other(Box<dyn ImageDecoder + 'a>),
 }
 
@@ -42,25 +39,52 @@ impl<'a> ImageFile<'a> {
     /// at most about twice as many bytes in addition.
     ///
     /// # Errors
-    /// [`BadImage`] for damaged headers, other formats, and images that are too large or have no pixels.
-    pub fn open(file: &'a [u8], bytes_max: u64) -> Result<Self, BadImage> {
-        let opened = match image::guess_format(file) {
-            Ok(ImageFormat::Jpeg) => open_jpeg(file)?,
-            Ok(format) => open_other(file, format, bytes_max)?,
-            Err(_) => {
-                let start = file.get(..file.len().min(8)).unwrap_or_default().escape_ascii();
-                return Err(BadImage::new(format!("it is no PNG, JPEG or WebP file: it begins with \"{start}\"")));
-            }
+    /// [`BadValue`] for damaged headers, other formats, and images that are too large or have no pixels.
+    pub fn open(file: &'a [u8], bytes_max: u64) -> Result<Self, BadValue> {
+        let opened = match format(file)? {
+            ImageFormat::Jpeg => of_jpeg(JpegFile::open_zune(file)?),
+            format => open_other(file, format, bytes_max)?,
         };
-        let (Header { height, width, .. }, bytes) = (opened.header, opened.decoded_bytes());
+        opened.checked(bytes_max)
+    }
+
+    /// Reads the header as [`ImageFile::open`] does. JPEG files are decoded by libjpeg-turbo.
+    ///
+    /// # Errors
+    /// As [`ImageFile::open`].
+    pub fn open_with(decompressor: &'a mut Decompressor, file: &'a [u8], bytes_max: u64) -> Result<Self, BadValue> {
+        let opened = match format(file)? {
+            ImageFormat::Jpeg => of_jpeg(JpegFile::open_turbo(decompressor, file, bytes_max)?),
+            format => open_other(file, format, bytes_max)?,
+        };
+        opened.checked(bytes_max)
+    }
+
+    /// Refuses images that are too large or have no pixels.
+    fn checked(self, bytes_max: u64) -> Result<Self, BadValue> {
+        let (Header { height, width, .. }, bytes) = (self.header, self.decoded_bytes());
         if bytes > bytes_max {
             let reason = format!("{height}x{width} pixels take {bytes} bytes, more than the limit of {bytes_max}");
-            return Err(BadImage::new(reason));
+            return Err(BadValue::new(reason));
         }
         if height == 0 || width == 0 {
-            return Err(BadImage::new("the image has no pixels"));
+            return Err(BadValue::new("the image has no pixels"));
         }
-        Ok(opened)
+        Ok(self)
+    }
+
+    /// Chooses 1/`denominator` of the size, rounded up, which becomes the size in the header: 1, 2, 4 or 8. Returns
+    /// whether the decoder of this file has this scale; if not, the size stays.
+    pub fn shrink(&mut self, denominator: u32) -> bool {
+        let has_scale = match &mut self.decoder {
+            Decoder::Jpeg(file) => file.shrink(denominator),
+            Decoder::Other(_) => false,
+        };
+        if has_scale {
+            self.header.height = self.header.height.div_ceil(denominator);
+            self.header.width = self.header.width.div_ceil(denominator);
+        }
+        has_scale
     }
 
     /// The header.
@@ -72,40 +96,45 @@ impl<'a> ImageFile<'a> {
     /// channels of a pixel next to each other. Orientation tags are not applied.
     ///
     /// # Errors
-    /// [`BadImage`] for damaged files.
-    pub fn decode(self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(), BadImage> {
+    /// [`BadValue`] for damaged files.
+    pub fn decode(self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(), BadValue> {
+        let whole = Window::whole(self.header);
+        self.decode_window(channels, &whole, pixels).map(drop)
+    }
+
+    /// Decodes at least a window of the image as [`ImageFile::decode`] decodes the whole, with the same pixels. Returns
+    /// the window that was decoded, which is the whole image unless libjpeg-turbo decodes it.
+    ///
+    /// # Errors
+    /// As [`ImageFile::decode`].
+    pub fn decode_window(self, channels: Channels, window: &Window, pixels: &mut Vec<u8>) -> Result<Window, BadValue> {
         let header = self.header;
         match self.decoder {
-            Decoder::Jpeg(file, mut decoder) => {
-                if !has_end(file) {
-                    return Err(BadImage::new("the JPEG file ends before its image does"));
-                }
-                // The buffer is zeroed, because the parts that the decoder leaves out of a damaged image must not
-                // depend on the previous image.
-                zeroed(pixels, decoder.output_buffer_size().unwrap_or(0));
-                decoder.decode_into(pixels).map_err(BadImage::new)?;
-                let decoded = if header.has_color { Channels::Rgb } else { Channels::Gray };
-                convert(pixels, header, decoded, channels)
+            Decoder::Jpeg(file) => {
+                let (decoded, found) = file.decode(header, window, pixels)?;
+                let header = Header { height: found.height, width: found.width, ..header };
+                convert(pixels, header, decoded, channels)?;
+                return Ok(found);
             }
             Decoder::Other(decoder) => match (decoder.color_type(), channels) {
                 (ColorType::Rgb8, Channels::Rgb) | (ColorType::L8, Channels::Gray) => {
                     zeroed(pixels, usize::try_from(decoder.total_bytes()).unwrap_or(0));
-                    decoder.read_image(pixels).map_err(BadImage::new)
+                    decoder.read_image(pixels).map_err(BadValue::new)?;
                 }
-                _ => {
-                    *pixels = flat(DynamicImage::from_decoder(decoder).map_err(BadImage::new)?, channels);
-                    Ok(())
-                }
+                _ => *pixels = flat(DynamicImage::from_decoder(decoder).map_err(BadValue::new)?, channels),
             },
         }
+        Ok(Window::whole(header))
     }
 
-    /// Decodes the image as [`ImageFile::decode`] does, then applies the orientation tag. Returns height and width.
-    ///
-    /// # Errors
-    /// As [`ImageFile::decode`]. A tag that cannot be read is ignored.
-    pub fn decode_oriented(mut self, channels: Channels, pixels: &mut Vec<u8>) -> Result<(u32, u32), BadImage> {
-        let (header, orientation) = (self.header, self.orientation());
+    /// Decodes the image as [`ImageFile::decode`] does, then applies an orientation. Returns height and width.
+    pub(crate) fn decode_oriented(
+        self,
+        channels: Channels,
+        orientation: metadata::Orientation,
+        pixels: &mut Vec<u8>,
+    ) -> Result<(u32, u32), BadValue> {
+        let header = self.header;
         self.decode(channels, pixels)?;
         if orientation == metadata::Orientation::NoTransforms {
             return Ok((header.height, header.width));
@@ -117,9 +146,10 @@ impl<'a> ImageFile<'a> {
         Ok(size)
     }
 
-    fn orientation(&mut self) -> metadata::Orientation {
+    /// Returns the orientation tag. A tag that cannot be read is ignored.
+    pub(crate) fn orientation(&mut self) -> metadata::Orientation {
         let found = match &mut self.decoder {
-            Decoder::Jpeg(_, decoder) => decoder.exif().and_then(|exif| metadata::Orientation::from_exif_chunk(exif)),
+            Decoder::Jpeg(file) => file.orientation(),
             Decoder::Other(decoder) => decoder.orientation().ok(),
         };
         found.unwrap_or(metadata::Orientation::NoTransforms)
@@ -135,38 +165,36 @@ impl<'a> ImageFile<'a> {
     }
 }
 
+/// Returns height and width of an image after an orientation.
+pub(crate) fn oriented(Header { height, width, .. }: Header, orientation: metadata::Orientation) -> (u32, u32) {
+    use metadata::Orientation as Tag;
+    match orientation {
+        Tag::NoTransforms | Tag::FlipHorizontal | Tag::FlipVertical | Tag::Rotate180 => (height, width),
+        Tag::Rotate90 | Tag::Rotate270 | Tag::Rotate90FlipH | Tag::Rotate270FlipH => (width, height),
+    }
+}
+
 /// The most bytes of memory for the data of a file besides its pixels. Colour profiles have a few kibibytes.
 const BESIDE_PIXELS_BYTES: u64 = 1 << 20;
 
-/// Decodes a JPEG file into `pixels` with zune-jpeg and no further checks: the baseline of benchmarks.
-///
-/// # Errors
-/// [`BadImage`] for files that the decoder refuses.
-pub fn decode_jpeg_alone(file: &[u8], pixels: &mut [u8]) -> Result<(), BadImage> {
-    JpegDecoder::new(ZCursor::new(file)).decode_into(pixels).map_err(BadImage::new)
+fn format(file: &[u8]) -> Result<ImageFormat, BadValue> {
+    image::guess_format(file).map_err(|_| {
+        let start = file.get(..file.len().min(8)).unwrap_or_default().escape_ascii();
+        BadValue::new(format!("it is no PNG, JPEG or WebP file: it begins with \"{start}\""))
+    })
 }
 
-fn open_jpeg(file: &[u8]) -> Result<ImageFile<'_>, BadImage> {
-    let options = DecoderOptions::default().set_strict_mode(false).set_max_width(usize::MAX).set_max_height(usize::MAX);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
-    decoder.decode_headers().map_err(BadImage::new)?;
-    let (width, height) = decoder.dimensions().unwrap_or_default();
-    let has_color = !matches!(decoder.input_colorspace(), Some(ColorSpace::Luma | ColorSpace::LumaA));
-    let options = decoder.options().jpeg_set_out_colorspace(if has_color { ColorSpace::RGB } else { ColorSpace::Luma });
-    decoder.set_options(options);
-    #[expect(clippy::cast_possible_truncation, reason = "a header of a JPEG file has 16 bits for each")]
-    let (height, width) = (height as u32, width as u32);
-    let header = Header { height, width, has_color };
-    Ok(ImageFile { header, decoder: Decoder::Jpeg(file, Box::new(decoder)) })
+fn of_jpeg(file: JpegFile<'_>) -> ImageFile<'_> {
+    ImageFile { header: file.header(), decoder: Decoder::Jpeg(file) }
 }
 
-fn open_other(file: &[u8], format: ImageFormat, bytes_max: u64) -> Result<ImageFile<'_>, BadImage> {
+fn open_other(file: &[u8], format: ImageFormat, bytes_max: u64) -> Result<ImageFile<'_>, BadValue> {
     let mut reader = ImageReader::with_format(Cursor::new(file), format);
     let mut limits = Limits::default();
     let bytes = if format == ImageFormat::Png { png_bytes(file).unwrap_or(bytes_max) } else { bytes_max };
     limits.max_alloc = Some(bytes.min(bytes_max).saturating_mul(2).saturating_add(BESIDE_PIXELS_BYTES));
     reader.limits(limits);
-    let decoder = reader.into_decoder().map_err(BadImage::new)?;
+    let decoder = reader.into_decoder().map_err(BadValue::new)?;
     let (width, height) = decoder.dimensions();
     let header = Header { height, width, has_color: decoder.color_type().has_color() };
     Ok(ImageFile { header, decoder: Decoder::Other(Box::new(decoder)) })
@@ -189,34 +217,12 @@ fn png_bytes(file: &[u8]) -> Option<u64> {
     Some(pixels.saturating_mul(samples * u64::from(depth.div_ceil(8))))
 }
 
-/// Tells whether an end-of-image marker (ITU-T T.81, B.1.1.3) comes after the start of the first scan. Previews in the
-/// segments before the scan have their own markers. Compressed pixels contain no marker, as 0xFF is stuffed there
-/// (F.1.2.3).
-fn has_end(file: &[u8]) -> bool {
-    let scan = file.get(first_scan(file)..).unwrap_or_default();
-    scan.windows(2).rev().any(|pair| pair == [0xFF, 0xD9])
-}
-
-/// Returns the offset of the first scan, or of the first segment that is not well-formed.
-fn first_scan(file: &[u8]) -> usize {
-    let mut at = 2;
-    while let Some(&[0xFF, marker, high, low]) = file.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
-        at += match marker {
-            0xDA => return at,
-            0xFF => 1,
-            0x01 | 0xD0..=0xD8 => 2,
-            _ => 2 + usize::from(u16::from_be_bytes([high, low])),
-        };
-    }
-    at.min(file.len())
-}
-
 fn zeroed(pixels: &mut Vec<u8>, length: usize) {
     pixels.clear();
     pixels.resize(length, 0);
 }
 
-fn convert(pixels: &mut Vec<u8>, header: Header, from: Channels, to: Channels) -> Result<(), BadImage> {
+fn convert(pixels: &mut Vec<u8>, header: Header, from: Channels, to: Channels) -> Result<(), BadValue> {
     if from != to {
         *pixels = flat(dynamic(std::mem::take(pixels), header, from)?, to);
     }
@@ -227,12 +233,12 @@ fn dynamic(
     pixels: Vec<u8>,
     Header { height, width, .. }: Header,
     channels: Channels,
-) -> Result<DynamicImage, BadImage> {
+) -> Result<DynamicImage, BadValue> {
     let image = match channels {
         Channels::Gray => GrayImage::from_raw(width, height, pixels).map(DynamicImage::ImageLuma8),
         Channels::Rgb => RgbImage::from_raw(width, height, pixels).map(DynamicImage::ImageRgb8),
     };
-    image.ok_or_else(|| BadImage::new("the decoder gave fewer pixels than the header says"))
+    image.ok_or_else(|| BadValue::new("the decoder gave fewer pixels than the header says"))
 }
 
 fn flat(image: DynamicImage, channels: Channels) -> Vec<u8> {

@@ -11,31 +11,51 @@
 //! [`resize`] and [`write_tensor`], so that an image gives the same pixels wherever it is decoded.
 //!
 //! Augmentations are pure functions of each row's seed; `RANDOMNESS.md` beside this crate's manifest specifies them.
-//! This crate does no I/O, and does not depend on SQL or gRPC.
+//! JPEG files are decoded by zune-jpeg or, where a transform asks for it, by a libjpeg-turbo that [`Turbo::load`] finds.
+//!
+//! This crate does no I/O, except that it loads this library, and does not depend on SQL or gRPC.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod batch_decoder;
 mod error;
 mod geometry;
+mod image_decoder;
 mod image_file;
+mod jitter;
+mod jpeg;
+mod jpeg_file;
 mod planes;
+mod png_values;
 mod random;
+mod read_placed;
 mod resize;
+mod rotate;
 mod scratch;
+mod segments;
+mod shrink;
 mod transform;
+mod turbo;
+mod value_decoder;
+mod window;
 mod write;
 
-pub use batch_decoder::{BatchDecoder, decode_images};
-pub use error::{BadImage, Error, Result};
+pub use batch_decoder::{BatchDecoder, RowMemory, is_file, output_array};
+pub use error::{BadValue, Error, Result};
 pub use geometry::Region;
-pub use image_file::{Header, ImageFile, decode_jpeg_alone};
-pub use random::sample_seed;
-pub use resize::{Pixels, resize};
+pub use image_decoder::{ImageDecoder, decode_images};
+pub use image_file::{Header, ImageFile};
+pub use jpeg::{Jpeg, JpegDecoder};
+pub use jpeg_file::decode_jpeg_alone;
+pub use random::{draw_start, sample_seed};
+pub use resize::{Pixels, Samples, resize};
 pub use transform::{
-    Channels, Crop, Element, Fit, IMAGE_BYTES_MAX, ImageTransform, Interpolation, Layout, Normalize, Orientation,
-    RandomResizedCrop,
+    Channels, ColorJitter, Crop, Element, FileSamples, Fit, IMAGE_BYTES_MAX, ImageTransform, Interpolation, Layout,
+    Normalize, Orientation, RandomResizedCrop,
 };
+pub use turbo::{Decompressor, LoadError, Turbo};
+pub use value_decoder::{Number, OutputSpec, Row, ValueDecoder, write_number};
+pub use window::Window;
 pub use write::{Frame, write_tensor};
 
 #[cfg(test)]

@@ -20,6 +20,24 @@ pub fn sample_seed(stream_seed: u64, epoch: u64, position: u64, column: &str) ->
     key.with(epoch).with(position).bits()
 }
 
+/// The random start of a clip of sound or video: 64 bits, and the multiple of 2^-53 from 0 to below 1 that their upper 53
+/// bits are.
+pub fn draw_start(seed: u64) -> (u64, f64) {
+    let bits = Key::new(seed).with(Draw::Start as u64).bits();
+    (bits, Draws::new(seed).unit(Draw::Start, 0))
+}
+
+/// Constants that separate the seeds of the crops of an image, and of the images of a list.
+const CROP: u64 = u64::from_le_bytes(*b"crop\0\0\0\0");
+const IMAGE: u64 = u64::from_le_bytes(*b"image\0\0\0");
+
+fn nth_seed(seed: u64, purpose: u64, number: usize) -> u64 {
+    match number {
+        0 => seed,
+        _ => Key::new(seed).with(purpose).with(number as u64).bits(),
+    }
+}
+
 /// The purposes of the draws of one image. Each purpose has its own numbers, so that an option does not change other
 /// draws.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +50,13 @@ pub(crate) enum Draw {
     Ratio = 32,
     RegionLeft = 48,
     RegionTop = 64,
+    Brightness = 80,
+    Contrast = 81,
+    Saturation = 82,
+    Hue = 83,
+    JitterOrder = 84,
+    Angle = 85,
+    Start = 96,
 }
 
 /// The random numbers of one image.
@@ -41,6 +66,16 @@ pub(crate) struct Draws(Key);
 impl Draws {
     pub fn new(seed: u64) -> Self {
         Self(Key::new(seed))
+    }
+
+    /// Returns the random numbers of a crop of an image; those of the first crop are those of an image with one crop.
+    pub fn of_crop(seed: u64, number: usize) -> Self {
+        Self::new(nth_seed(seed, CROP, number))
+    }
+
+    /// Returns the seed of an image of a list; that of the first image is the seed of its row.
+    pub fn seed_of_image(seed: u64, number: usize) -> u64 {
+        nth_seed(seed, IMAGE, number)
     }
 
     /// Returns a multiple of 2^-53 from 0 to below 1. `attempt`, which must be below 16, counts draws for the same

@@ -4,7 +4,7 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use stoker_types::round_to_u32;
 
-use crate::{BadImage, Channels, Interpolation, Region};
+use crate::{BadValue, Channels, Interpolation, Region};
 
 /// Pixels in row-major order, with the channels of a pixel next to each other.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,36 @@ pub struct Pixels<'a> {
     pub width: u32,
     /// The channels of a pixel.
     pub channels: Channels,
+    /// The type of the numbers of a pixel.
+    pub samples: Samples,
+}
+
+/// The type of the numbers of a pixel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Samples {
+    /// One byte each.
+    #[default]
+    UInt8,
+    /// Two bytes each, in the byte order of this machine; of images with one channel.
+    UInt16,
+}
+
+impl Samples {
+    /// The bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Samples::UInt8 => 1,
+            Samples::UInt16 => 2,
+        }
+    }
+
+    /// Gives all numbers one value.
+    pub(crate) fn fill(self, pixels: &mut [u8], value: u8) {
+        match self {
+            Samples::UInt8 => pixels.fill(value),
+            Samples::UInt16 => pixels.as_chunks_mut::<2>().0.fill(u16::from(value).to_ne_bytes()),
+        }
+    }
 }
 
 impl Pixels<'_> {
@@ -24,13 +54,18 @@ impl Pixels<'_> {
     pub fn region(&self) -> Region {
         Region::whole(self.height, self.width)
     }
+
+    /// Returns the bytes of a pixel.
+    pub(crate) fn pixel_bytes(&self) -> usize {
+        self.channels.count() * self.samples.bytes()
+    }
 }
 
 /// Resizes `region` of `source` to `height` x `width` pixels with the same channels. `target` must have exactly the
 /// bytes of these pixels. If the region begins at a whole pixel and keeps its size, the pixels are copied unchanged.
 ///
 /// # Errors
-/// [`BadImage`] when a length is wrong or the region is not inside the image.
+/// [`BadValue`] when a length is wrong or the region is not inside the image.
 pub fn resize(
     resizer: &mut Resizer,
     source: &Pixels<'_>,
@@ -38,15 +73,17 @@ pub fn resize(
     interpolation: Interpolation,
     (height, width): (u32, u32),
     target: &mut [u8],
-) -> Result<(), BadImage> {
+) -> Result<(), BadValue> {
     if let Some((top, left)) = whole_pixels(region, height, width) {
         return copy(source, (top, left), width, target);
     }
-    let pixel = match source.channels {
-        Channels::Gray => PixelType::U8,
-        Channels::Rgb => PixelType::U8x3,
+    let pixel = match (source.channels, source.samples) {
+        (Channels::Gray, Samples::UInt8) => PixelType::U8,
+        (Channels::Rgb, Samples::UInt8) => PixelType::U8x3,
+        (Channels::Gray, Samples::UInt16) => PixelType::U16,
+        (Channels::Rgb, Samples::UInt16) => PixelType::U16x3,
     };
-    let fail = |reason: String| BadImage::new(format!("cannot be resized: {reason}"));
+    let fail = |reason: String| BadValue::new(format!("cannot be resized: {reason}"));
     let from =
         ImageRef::new(source.width, source.height, source.bytes, pixel).map_err(|error| fail(error.to_string()))?;
     let mut to = Image::from_slice_u8(width, height, target, pixel).map_err(|error| fail(error.to_string()))?;
@@ -75,13 +112,13 @@ fn whole_pixels(region: &Region, height: u32, width: u32) -> Option<(usize, usiz
     (is_kept && is_whole).then_some((round_to_u32(region.top) as usize, round_to_u32(region.left) as usize))
 }
 
-fn copy(source: &Pixels<'_>, (top, left): (usize, usize), width: u32, target: &mut [u8]) -> Result<(), BadImage> {
-    let channels = source.channels.count();
-    let (stride, row_bytes) = (source.width as usize * channels, width as usize * channels);
+fn copy(source: &Pixels<'_>, (top, left): (usize, usize), width: u32, target: &mut [u8]) -> Result<(), BadValue> {
+    let pixel_bytes = source.pixel_bytes();
+    let (stride, row_bytes) = (source.width as usize * pixel_bytes, width as usize * pixel_bytes);
     let rows = source.bytes.chunks_exact(stride).skip(top);
     for (from, to) in rows.zip(target.chunks_exact_mut(row_bytes)) {
-        let kept = from.get(left * channels..left * channels + row_bytes);
-        to.copy_from_slice(kept.ok_or_else(|| BadImage::new("cannot be cropped: the region is not in the image"))?);
+        let kept = from.get(left * pixel_bytes..left * pixel_bytes + row_bytes);
+        to.copy_from_slice(kept.ok_or_else(|| BadValue::new("cannot be cropped: the region is not in the image"))?);
     }
     Ok(())
 }

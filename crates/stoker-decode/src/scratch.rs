@@ -4,6 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fast_image_resize::Resizer;
 
+use crate::Decompressor;
+
 /// The size in bytes from which a buffer is freed after use, so that a large image does not hold its memory forever.
 const KEPT_BYTES: usize = 32 << 20;
 
@@ -14,9 +16,11 @@ pub(crate) struct Scratch {
     pub pixels: Vec<u8>,
     /// The resized region, at its size in the tensor.
     pub resized: Vec<u8>,
-    /// The pixels of the whole tensor, used where the region does not fill it.
+    /// The pixels of the whole tensor, used where the region does not fill it or is rotated.
     pub canvas: Vec<u8>,
     pub resizer: Resizer,
+    /// libjpeg-turbo's decoder, once it was used.
+    pub decompressor: Option<Decompressor>,
 }
 
 /// The buffers that no thread uses now. The pool never holds more of them than threads used at the same time.

@@ -1,10 +1,14 @@
 //! Test images with known pixels, as files.
 
+mod changes;
 mod columns;
 mod files;
+mod fuzz;
 mod planes;
 mod random;
+mod regions;
 mod transforms;
+mod values;
 
 use std::io::Cursor;
 use std::sync::Arc;

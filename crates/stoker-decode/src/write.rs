@@ -36,10 +36,21 @@ fn write_planes(pixels: &[[u8; 3]], frame: &Frame, tensor: &mut [u8]) {
     }
 }
 
+/// Writes the numbers of two bytes of an image with one channel.
+fn write_values(pixels: &[u8], frame: &Frame, tensor: &mut [u8]) {
+    tensor.copy_from_slice(pixels);
+    if frame.is_flipped {
+        let values = tensor.as_chunks_mut::<2>().0;
+        values.chunks_exact_mut(frame.width as usize).for_each(<[[u8; 2]]>::reverse);
+    }
+}
+
 /// The bytes of the element for each value of each channel. With a table of 256 values no pixel needs arithmetic, and
 /// every machine writes the same bits.
 pub(crate) enum Table {
     UInt8,
+    /// Numbers of two bytes, which stay as they are.
+    Values,
     Float16(Box<[[[u8; 2]; 256]; 3]>),
     Float32(Box<[[[u8; 4]; 256]; 3]>),
 }
@@ -52,6 +63,7 @@ impl Table {
         };
         match transform.element {
             Element::UInt8 => Table::UInt8,
+            Element::UInt16 => Table::Values,
             Element::Float16 => {
                 let bytes = |channel, value| f16::from_f32(float(channel, value)).to_ne_bytes();
                 Table::Float16(Box::new(std::array::from_fn(|channel| {
@@ -67,10 +79,11 @@ impl Table {
         }
     }
 
-    /// Writes the elements of a tensor. `tensor` must have as many elements as `pixels` has bytes.
+    /// Writes the elements of a tensor. `tensor` must have as many elements as `pixels` has numbers.
     pub fn write(&self, pixels: &[u8], frame: &Frame, tensor: &mut [u8]) {
         match self {
             Table::UInt8 => write_tensor(pixels, frame, tensor),
+            Table::Values => write_values(pixels, frame, tensor),
             Table::Float16(table) => {
                 write(pixels, frame, |channel, value| table[channel][usize::from(value)], tensor);
             }

@@ -15,21 +15,33 @@ pub enum Error {
     /// An error of a lower layer: of the engine, of the protocol, of a value or of a codec.
     #[error(transparent)]
     Lower(LowerError),
-    /// The image of a row is damaged, too large, or not an image.
+    /// A value of a row cannot be decoded: it is damaged, too large, or in another format.
     #[error(
         "{}; use bad_rows=\"substitute\" to continue with another row in its place, or exclude the row with \
          `stoker quarantine`",
-        bad_image(column, place, reason)
+        bad_value(column, noun, place, reason)
     )]
-    BadImage {
-        /// The column of the image.
+    BadValue {
+        /// The column of the value.
+        column: String,
+        /// What the value should be, such as `image`.
+        noun: &'static str,
+        /// The row's id in its table and its position in the epoch.
+        place: String,
+        /// The fault of the value.
+        reason: String,
+    },
+    /// A decoder failed at a row, which says nothing about the row.
+    #[error("column {column}, {place}: the decoder failed: {reason}")]
+    DecoderFailed {
+        /// The column of the value.
         column: String,
         /// The row's id in its table and its position in the epoch.
         place: String,
-        /// The fault of the image.
+        /// The decoder's error.
         reason: String,
     },
-    /// No row can substitute one with a bad image.
+    /// No row can substitute one with a bad value.
     #[error("cannot substitute {place}: all {rows} rows of its window are bad; the last bad row: {reason}")]
     NoSubstitute {
         /// The bad row's id in its table and its position in the epoch.
@@ -140,13 +152,13 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Lower(LowerError(error)) => error.kind(),
-            Error::BadImage { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
+            Error::BadValue { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::GaveUp { source, .. } => source.kind(),
             Error::OutcomeUnknown { .. } | Error::Unread { .. } | Error::Stopping => ErrorKind::Unavailable,
             Error::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Error::Forbidden { .. } => ErrorKind::PermissionDenied,
             Error::Deadline { .. } | Error::Cancelled => ErrorKind::Cancelled,
-            Error::InvalidRequest { .. } => ErrorKind::InvalidRequest,
+            Error::InvalidRequest { .. } | Error::DecoderFailed { .. } => ErrorKind::InvalidRequest,
             Error::ResourceExhausted { .. } => ErrorKind::ResourceExhausted,
             Error::Internal { .. } => ErrorKind::Internal,
         }
@@ -183,7 +195,7 @@ impl Error {
     }
 }
 
-/// Describes a row whose image cannot be decoded: its column, its row id and position (`place`), and the reason.
-pub(crate) fn bad_image(column: &str, place: &str, reason: &str) -> String {
-    format!("column {column}, {place}: the image cannot be decoded: {reason}")
+/// Describes a row with a value that cannot be decoded: its column, its row id and position (`place`), and the reason.
+pub(crate) fn bad_value(column: &str, noun: &str, place: &str, reason: &str) -> String {
+    format!("column {column}, {place}: the {noun} cannot be decoded: {reason}")
 }

@@ -8,17 +8,15 @@
 //!
 //! A lake implements three traits: [`Lake`] answers calls and plans streams, [`PlannedStream`] opens them, and
 //! [`BatchSource`] delivers their batches. The crates `stoker` and `stoker-client` have one implementation each, of a
-//! lake in this process and of one behind servers. All that holds for both is here: retries of calls, decoding of images
-//! with substitutes for bad ones, receipts, run logs, and the [`Session`].
+//! lake in this process and of one behind servers. All that holds for both is here: retries of calls, decoding of columns
+//! with substitutes for bad rows, receipts, run logs, and the [`Session`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch_source;
 mod connection;
-mod decode_stage;
+mod decode;
 mod error;
-mod image_columns;
-mod image_substitutes;
 mod lake;
 mod patience;
 mod runs;
@@ -30,8 +28,8 @@ mod write_key;
 
 pub use batch_source::BatchSource;
 pub use connection::{Connection, SqlResult, TableInfo};
+pub use decode::{ColumnDecoder, CustomDecoder, DecodeOptions, ImageOptions, LoadDecoder, SavedDecoder, VideoOptions};
 pub use error::{Error, LowerError, Result};
-pub use image_columns::DecodeOptions;
 pub use lake::{Lake, PlannedStream, StreamSource};
 pub use patience::{Patience, Waits};
 pub use sample_stream::SampleStream;

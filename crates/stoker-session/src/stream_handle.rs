@@ -10,9 +10,7 @@ use stoker_dialect::is_same_query;
 use stoker_types::calls::Beside;
 use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
 
-use crate::decode_stage::DecodeStage;
-use crate::image_columns::ImageColumns;
-use crate::image_substitutes::ImageSubstitutes;
+use crate::decode::{DecodeStage, DecodedColumns, RowSubstitutes};
 use crate::sample_stream::halved;
 use crate::{BatchSource, Connection, DecodeOptions, PlannedStream, Result, SampleStream};
 
@@ -28,7 +26,7 @@ pub struct StreamHandle {
 
 impl StreamHandle {
     /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
-    /// take the memory of decoded images from `memory`, and are measured by its clock.
+    /// take the memory of decoded values from `memory`, and are measured by its clock.
     pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
         Self { plan: Arc::new(plan), retry_budget, memory }
     }
@@ -136,14 +134,14 @@ impl StreamHandle {
         self.start(slice, options, None)
     }
 
-    /// As [`StreamHandle::open`], with image columns that native threads of this process decode before the consumer
+    /// As [`StreamHandle::open`], with columns that native threads of this process decode before the consumer
     /// asks for them. Decoding does not change which rows come or their order, except that a bad row may be
     /// substituted. Half of the memory budget is for encoded batches, the other half for decoded ones.
     ///
     /// # Errors
-    /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. An image that is null or cannot be decoded makes
+    /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. A value that is null or cannot be decoded makes
     /// its row a bad row. With [`BadRows::Error`](stoker_types::BadRows) the stream then ends with
-    /// [`Error::BadImage`](crate::Error::BadImage). Otherwise the next row of the same window whose images decode replaces the bad row, and all
+    /// [`Error::BadValue`](crate::Error::BadValue). Otherwise the next row of the same window whose values decode replaces the bad row, and all
     /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`](crate::Error::NoSubstitute) when the window
     /// has no such row.
     pub async fn open_decoded(
@@ -175,15 +173,15 @@ impl StreamHandle {
         options: &ReadOptions,
         decode: &DecodeOptions,
     ) -> Result<Box<dyn BatchSource>> {
-        let columns = ImageColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
-        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.tensor_bytes(1)))?;
+        let columns = DecodedColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
+        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.output_bytes(1)))?;
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
         let columns = Arc::new(columns);
         let substitutes = match options.bad_rows {
             BadRows::Error => None,
-            BadRows::Substitute => Some(ImageSubstitutes::new(self.clone(), options, columns.clone())),
+            BadRows::Substitute => Some(RowSubstitutes::new(self.clone(), options, columns.clone())),
         };
         let (quota, clock) = (self.memory.join_with(&half), self.memory.clock().clone());
         Ok(Box::new(DecodeStage::start(encoded, columns, substitutes, quota, clock)))

@@ -65,7 +65,8 @@ pub use stoker_client::{ClientOptions, RemoteLake};
 pub use stoker_lake::{CommitMode, StorageOptions, WriteOptions};
 pub use stoker_net::{Secret, warn_of_readers};
 pub use stoker_session::{
-    Connection, DecodeOptions, Error, Lake, Result, SampleStream, Session, SqlResult, StreamHandle, TableInfo, session,
+    ColumnDecoder, Connection, DecodeOptions, Error, Lake, Result, SampleStream, Session, SqlResult, StreamHandle,
+    TableInfo, session,
 };
 pub use stoker_statements::{BulkInsert, IfMissing, IfPresent, refuse_view};
 pub use stoker_types::{

@@ -4,13 +4,11 @@
 //! them.
 
 mod check;
-mod decode;
 mod ingest;
 
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema};
 
-pub use decode::decoded;
 pub use ingest::declared;
 
 use crate::kind::of_type;

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, LargeBinaryArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, LargeBinaryArray, ListArray, StringArray, StructArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 use image::ImageFormat;
 use stoker_types::ErrorKind;
 
 use super::{bytes, column, decoded, encoded, jpeg, picture};
-use crate::{BatchDecoder, Crop, Error, ImageTransform, RandomResizedCrop, decode_images};
+use crate::random::Draws;
+use crate::{BadValue, BatchDecoder, Crop, Error, ImageDecoder, ImageTransform, RandomResizedCrop, decode_images};
+
+fn batch_decoder(transform: &ImageTransform, num_threads: usize) -> BatchDecoder {
+    BatchDecoder::try_new(Box::new(ImageDecoder::new(transform.clone())), num_threads).unwrap()
+}
 
 #[test]
 fn rows_are_in_their_places_on_any_number_of_threads() {
@@ -24,10 +30,11 @@ fn rows_are_in_their_places_on_any_number_of_threads() {
     let files: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
     let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(&files));
     for num_threads in [1, 2, 5] {
-        let decoder = BatchDecoder::try_new(transform.clone(), num_threads).unwrap();
+        let decoder = batch_decoder(&transform, num_threads);
         for _ in 0..2 {
             let mut tensor = vec![0xEE; 40 * transform.row_bytes()];
-            decoder.decode_into(values.as_ref(), &seeds, &mut tensor).unwrap();
+            let memory = tensor.chunks_exact_mut(transform.row_bytes()).map(|row| vec![row]).collect();
+            assert_eq!(decoder.decode_each(values.as_ref(), None, &seeds, memory).unwrap(), []);
             assert!(tensor.chunks(transform.row_bytes()).eq(expected.iter().map(Vec::as_slice)));
         }
     }
@@ -76,18 +83,31 @@ fn all_bad_rows_are_named_whatever_their_seeds() {
         ImageTransform { crop: Crop::Random, shorter_side: Some(31), ..ImageTransform::new(24, 20) },
         ImageTransform { crop: Crop::Random, ..ImageTransform::new(7, 300) },
     ] {
-        let (decoder, row_bytes) = (BatchDecoder::try_new(transform.clone(), 2).unwrap(), transform.row_bytes());
+        let (decoder, row_bytes) = (batch_decoder(&transform, 2), transform.row_bytes());
         for seed in 0..50 {
             let mut tensor = vec![0; files.len() * row_bytes];
-            let tensors = tensor.chunks_exact_mut(row_bytes).collect();
-            let bad = decoder.decode_each(values.as_ref(), &vec![seed; files.len()], tensors).unwrap();
+            let tensors = tensor.chunks_exact_mut(row_bytes).map(|row| vec![row]).collect();
+            let bad = decoder.decode_each(values.as_ref(), None, &vec![seed; files.len()], tensors).unwrap();
             assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), expected, "{transform:?}, seed {seed}");
             assert!(bad.iter().all(|(_, bad)| !bad.reason.is_empty()));
         }
     }
-    let decoder = BatchDecoder::try_new(ImageTransform::new(4, 4), 1).unwrap();
-    let error = decoder.decode_each(values.as_ref(), &[0], Vec::new()).unwrap_err();
+    let decoder = batch_decoder(&ImageTransform::new(4, 4), 1);
+    let error = decoder.decode_each(values.as_ref(), None, &[0], Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
+}
+
+#[test]
+fn files_in_structs_are_decoded() {
+    let file = jpeg(&picture(16, 16));
+    let paths: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let fields = vec![Field::new("bytes", DataType::LargeBinary, true), Field::new("path", DataType::Utf8, true)];
+    let rows = StructArray::new(fields.into(), vec![column(&[&file, &file]), paths], Some(vec![true, false].into()));
+    let transform = ImageTransform::new(16, 16);
+    let values: ArrayRef = Arc::new(rows);
+    let first = decode_images(&values.slice(0, 1), &transform, &[0]).unwrap();
+    assert_eq!(bytes(&first, 0), decoded(&file, &transform, 0));
+    assert!(decode_images(&values, &transform, &[0, 0]).unwrap_err().to_string().contains("row 1"));
 }
 
 #[test]
@@ -95,4 +115,64 @@ fn other_columns_are_refused() {
     let values: ArrayRef = Arc::new(Int32Array::from(vec![1]));
     let error = decode_images(&values, &ImageTransform::new(16, 16), &[0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+}
+
+/// Returns a column of two lists and a null.
+fn lists(files: &[&[u8]]) -> ArrayRef {
+    let offsets = OffsetBuffer::new(vec![0, 1, files.len() as i32, files.len() as i32].into());
+    let item = Arc::new(Field::new("item", DataType::LargeBinary, true));
+    let nulls = NullBuffer::from(vec![true, true, false]);
+    Arc::new(ListArray::new(item, offsets, column(files), Some(nulls)))
+}
+
+#[test]
+fn lists_of_images_are_padded_and_cut() {
+    let random = ImageTransform {
+        random_resized_crop: Some(RandomResizedCrop::default()),
+        images: Some(3),
+        ..ImageTransform::new(8, 6)
+    };
+    assert_eq!(random.shape(), [3, 3, 8, 6]);
+    let files: Vec<Vec<u8>> = (0..6).map(|row| jpeg(&picture(30 + row, 40))).collect();
+    let files: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+    let (values, decoder, image) = (lists(&files), batch_decoder(&random, 2), random.image_bytes());
+    let (mut tensors, mut lengths) = (vec![0xEE; 3 * random.row_bytes()], vec![0xEE; 3 * 4]);
+    let memory = tensors.chunks_exact_mut(random.row_bytes()).zip(lengths.chunks_exact_mut(4));
+    let memory = memory.map(|(tensor, length)| vec![tensor, length]).collect();
+    let failed = decoder.decode_each(values.as_ref(), None, &[5, 6, 7], memory).unwrap();
+    assert_eq!(failed, [(2, BadValue::new("it is null"))]);
+    assert_eq!(lengths[..8], [1i32.to_ne_bytes(), 3i32.to_ne_bytes()].concat());
+    let one = ImageTransform { images: None, ..random.clone() };
+    assert_eq!(tensors[..image], decoded(files[0], &one, 5));
+    assert!(tensors[image..3 * image].iter().all(|byte| *byte == 0));
+    let row: Vec<&[u8]> = tensors[3 * image..6 * image].chunks_exact(image).collect();
+    assert_eq!(row[0], decoded(files[1], &one, 6));
+    for (number, tensor) in row.iter().enumerate().skip(1) {
+        assert_eq!(*tensor, decoded(files[number + 1], &one, Draws::seed_of_image(6, number)));
+        assert_ne!(*tensor, decoded(files[number + 1], &one, 6), "the images of a list have draws of their own");
+    }
+    let error = decode_images(&column(&files), &random, &[0; 6]).unwrap_err();
+    assert!(error.to_string().contains("lists"), "{error}");
+    let mut broken = files.clone();
+    broken[2] = b"text";
+    let memory = tensors.chunks_exact_mut(random.row_bytes()).zip(lengths.chunks_exact_mut(4));
+    let memory = memory.map(|(tensor, length)| vec![tensor, length]).collect();
+    let failed = decoder.decode_each(lists(&broken).as_ref(), None, &[0; 3], memory).unwrap();
+    assert!(failed[0].1.reason.starts_with("number 1 of its list: it is no PNG"), "{failed:?}");
+}
+
+#[test]
+fn crops_of_an_image_have_draws_of_their_own() {
+    let one = ImageTransform { random_resized_crop: Some(RandomResizedCrop::default()), ..ImageTransform::new(8, 6) };
+    let many = ImageTransform { crops: Some(4), ..one.clone() };
+    assert_eq!(many.shape(), [4, 3, 8, 6]);
+    let file = jpeg(&picture(50, 60));
+    let tensors = decoded(&file, &many, 9);
+    let crops: Vec<&[u8]> = tensors.chunks_exact(one.row_bytes()).collect();
+    assert_eq!(crops[0], decoded(&file, &one, 9));
+    assert!((1..4).all(|number| (0..number).all(|other| crops[number] != crops[other])));
+    for (crops, images) in [(Some(0), None), (Some(4097), None), (None, Some(0)), (Some(4000), Some(4000))] {
+        let error = ImageTransform { crops, images, ..ImageTransform::new(64, 64) }.validate().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    }
 }

@@ -27,6 +27,22 @@ fn draws_are_what_they_always_were() {
     check(Draw::Ratio, 0.380_309_154_786_033);
     check(Draw::RegionLeft, 0.647_740_413_566_507);
     check(Draw::RegionTop, 0.315_669_722_601_975_9);
+    check(Draw::Brightness, 0.278_191_063_093_784_7);
+    check(Draw::Contrast, 0.022_220_207_871_371_356);
+    check(Draw::Saturation, 0.844_714_666_100_954_4);
+    check(Draw::Hue, 0.374_684_417_281_424_54);
+    check(Draw::JitterOrder, 0.335_737_323_554_645_7);
+    check(Draw::Angle, 0.777_351_490_583_127_8);
+}
+
+#[test]
+fn crops_and_images_of_lists_have_seeds_of_their_own() {
+    let seed = sample_seed(7, 0, 0, "image");
+    let flip = |draws: Draws| draws.unit(Draw::Flip, 0);
+    assert_eq!(flip(Draws::of_crop(seed, 0)), flip(Draws::new(seed)));
+    assert_eq!(flip(Draws::of_crop(seed, 1)), flip(Draws::new(0xc7b4_236d_d825_f4d2)));
+    assert_eq!(Draws::seed_of_image(seed, 0), seed);
+    assert_eq!(Draws::seed_of_image(seed, 2), 0x6e00_3437_fd12_d253);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Decodes one image into the bytes of a tensor.
 
 use fast_image_resize::Resizer;
-use stoker_decode::{BadImage, Channels, Frame, ImageFile, Interpolation, Pixels, resize, write_tensor};
+use stoker_decode::{BadValue, Channels, Frame, ImageFile, Interpolation, Pixels, Samples, resize, write_tensor};
 
 use crate::stamp::StampError;
 use crate::{ImageSize, Layout};
@@ -69,8 +69,8 @@ impl From<StampError> for Failure {
     }
 }
 
-impl From<BadImage> for Failure {
-    fn from(bad: BadImage) -> Self {
+impl From<BadValue> for Failure {
+    fn from(bad: BadValue) -> Self {
         Failure::Unreadable(bad.reason)
     }
 }
@@ -113,7 +113,13 @@ pub(super) fn decode(file: &[u8], bytes_max: u64, target: &Target, tensor: &mut 
 }
 
 fn resized(pixels: &[u8], size: ImageSize, target: &Target) -> Result<Vec<u8>, Failure> {
-    let source = Pixels { bytes: pixels, height: size.height, width: size.width, channels: target.frame().channels };
+    let source = Pixels {
+        bytes: pixels,
+        height: size.height,
+        width: size.width,
+        channels: target.frame().channels,
+        samples: Samples::UInt8,
+    };
     let mut resized = vec![0; target.row_bytes()];
     let to = (target.size.height, target.size.width);
     resize(&mut Resizer::new(), &source, &source.region(), Interpolation::Bilinear, to, &mut resized)?;

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeBinaryArray, Re
 use arrow_schema::{DataType, Field, Schema};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use stoker::{ClientOptions, ConnectOptions, Connection, DecodeOptions, Error, StreamHandle, connect};
+use stoker::{ClientOptions, ColumnDecoder, ConnectOptions, Connection, DecodeOptions, Error, StreamHandle, connect};
 use stoker_batch::{Batch, RowsBeside};
 use stoker_columns::TensorType;
 use stoker_decode::ImageTransform;
@@ -85,7 +85,7 @@ async fn photos(connection: &Connection, shuffle: ShuffleMode) -> StreamHandle {
 }
 
 fn both() -> DecodeOptions {
-    let transform = || ImageTransform::new(2, 2);
+    let transform = || ColumnDecoder::Image(ImageTransform::new(2, 2).into());
     DecodeOptions { columns: vec![("image".into(), transform()), ("thumb".into(), transform())], num_threads: 2 }
 }
 

@@ -1,13 +1,13 @@
-//! Substitutes for rows whose images cannot be decoded.
+//! Substitutes for rows that cannot be decoded.
 //!
 //! ```text
-//! ImageBatch with bad rows ──► next rows of their windows, one request for all ──► decode in place of the bad rows
+//! DecodedBatch with bad rows ──► next rows of their windows, one request for all ──► decode in place of the bad rows
 //!                                  ▲ twice as many each                                │ those that are still bad
 //!                                  └───────────────────────────────────────────────────┘
 //! ```
 //!
 //! The substitute of a bad row is the first row of the bad row's window, in cyclic order from the bad row's position,
-//! whose checksum is correct and whose images decode. This is a function of the stored bytes, the order and the
+//! whose checksum is correct and whose values decode. This is a function of the stored bytes, the order and the
 //! transforms. So every rank, client and resumed stream that needs a substitute chooses the same row without
 //! communication. The search begins with the bad row itself, which is read again: only a row that is bad twice is bad.
 
@@ -22,7 +22,7 @@ use stoker_types::ReadOptions;
 use stoker_types::calls::Beside;
 use tokio::task::spawn_blocking;
 
-use crate::image_columns::{ImageBatch, ImageColumns};
+use super::columns::{DecodedBatch, DecodedColumns};
 use crate::{Error, Result, StreamHandle};
 
 /// The number of candidates that are requested for one bad row, at first and at most. Each request doubles it.
@@ -33,10 +33,10 @@ const ROWS_MAX: usize = 32;
 const REQUEST_ROWS_MAX: usize = 256;
 
 /// Finds substitutes for the bad rows of one slice.
-pub(crate) struct ImageSubstitutes {
+pub(crate) struct RowSubstitutes {
     handle: StreamHandle,
     options: ReadOptions,
-    columns: Arc<ImageColumns>,
+    columns: Arc<DecodedColumns>,
     /// The windows of the epoch; set at the first bad row.
     windows: OnceLock<Windows>,
     met: Arc<Mutex<BadRowsMet>>,
@@ -44,8 +44,8 @@ pub(crate) struct ImageSubstitutes {
 
 /// The search for the substitutes of one batch.
 struct Search {
-    columns: Arc<ImageColumns>,
-    images: ImageBatch,
+    columns: Arc<DecodedColumns>,
+    decoded: DecodedBatch,
     /// The rows of the batch that are still bad, ascending.
     open: Vec<Open>,
     /// The candidates that are known to be bad.
@@ -78,8 +78,8 @@ struct Found {
     place: (usize, usize),
 }
 
-impl ImageSubstitutes {
-    pub fn new(handle: StreamHandle, options: &ReadOptions, columns: Arc<ImageColumns>) -> Self {
+impl RowSubstitutes {
+    pub fn new(handle: StreamHandle, options: &ReadOptions, columns: Arc<DecodedColumns>) -> Self {
         let met = Arc::new(Mutex::new(BadRowsMet::new(options.max_bad_share)));
         Self { handle, options: *options, columns, windows: OnceLock::new(), met }
     }
@@ -89,9 +89,9 @@ impl ImageSubstitutes {
     ///
     /// # Errors
     /// [`Error::NoSubstitute`] when all rows of a window are bad; `TooManyBadRows`; errors of reading.
-    pub async fn replace(&self, images: ImageBatch, mut on_read: impl FnMut(&RowsBeside)) -> Result<ImageBatch> {
+    pub async fn replace(&self, decoded: DecodedBatch, mut on_read: impl FnMut(&RowsBeside)) -> Result<DecodedBatch> {
         let windows = self.windows.get_or_init(|| Windows::new(self.handle.spec(), self.columns.epoch()));
-        let mut search = Search::new(self.columns.clone(), images, windows, self.met.clone());
+        let mut search = Search::new(self.columns.clone(), decoded, windows, self.met.clone());
         let mut rows = ROWS_FIRST;
         while !search.open.is_empty() {
             let (keys, wanted) = search.wanted(rows)?;
@@ -105,13 +105,18 @@ impl ImageSubstitutes {
 }
 
 impl Search {
-    fn new(columns: Arc<ImageColumns>, images: ImageBatch, windows: &Windows, met: Arc<Mutex<BadRowsMet>>) -> Self {
-        let open = images.bad.keys().map(|row| {
-            let position = columns.position(&images.batch, *row);
+    fn new(
+        columns: Arc<DecodedColumns>,
+        decoded: DecodedBatch,
+        windows: &Windows,
+        met: Arc<Mutex<BadRowsMet>>,
+    ) -> Self {
+        let open = decoded.bad.keys().map(|row| {
+            let position = columns.position(&decoded.batch, *row);
             Open { row: *row, position, window: windows.of(position), next: 0 }
         });
         let (open, bad, last_reason) = (open.collect(), HashSet::new(), String::new());
-        Self { columns, images, open, bad, met, last_reason, found: Vec::new(), answers: Vec::new() }
+        Self { columns, decoded, open, bad, met, last_reason, found: Vec::new(), answers: Vec::new() }
     }
 
     /// Returns up to `rows` candidates for each bad row, without known bad rows and without duplicates: the first
@@ -123,7 +128,7 @@ impl Search {
             let untried: Vec<u64> = untried.take(rows).collect();
             if untried.is_empty() {
                 return Err(Error::NoSubstitute {
-                    place: self.columns.place(&self.images.batch, *row),
+                    place: self.columns.place(&self.decoded.batch, *row),
                     rows: window.num_rows(),
                     reason: self.last_reason.clone(),
                 });
@@ -178,7 +183,7 @@ impl Search {
         for (index, open) in self.open.iter_mut().enumerate() {
             while open.next < open.window.num_rows() && self.bad.contains(&open.window.row(open.next)) {
                 let named = || {
-                    let place = self.columns.place(&self.images.batch, open.row);
+                    let place = self.columns.place(&self.decoded.batch, open.row);
                     match open.next {
                         0 => format!("{place}: {}", self.last_reason),
                         behind => format!("the row {behind} rows after {place}: {}", self.last_reason),
@@ -201,15 +206,14 @@ impl Search {
         let indices = UInt64Array::from_iter_values(tried.iter().map(|(_, place)| *place as u64));
         let rows = take_record_batch(&answer.data, &indices).map_err(Error::internal)?;
         let places: Vec<usize> = tried.iter().map(|(index, _)| self.open[*index].row).collect();
-        let failed = self.columns.decode_rows(&mut self.images, &rows, &places)?;
+        let failed = self.columns.decode_rows(&mut self.decoded, &rows, &places)?;
         let mut done = HashSet::new();
         for (nth, (index, place)) in tried.iter().enumerate() {
             let Open { row, window, next, .. } = &self.open[*index];
             match failed.get(&nth) {
                 Some(bad) => {
                     self.bad.insert(window.row(*next));
-                    let (name, reason) = (self.columns.name(bad), &bad.reason);
-                    self.last_reason = format!("column {name}: the image cannot be decoded: {reason}");
+                    self.last_reason = self.columns.reason_alone(bad);
                 }
                 None => {
                     let row_addrs = answer.row_addrs.iter().map(|addrs| addrs[*place]).collect();
@@ -224,14 +228,14 @@ impl Search {
 
     /// Completes the batch: takes over the other columns and the row addresses of the substitutes, and names the bad
     /// rows. Blocks the thread.
-    fn finish(mut self) -> Result<ImageBatch> {
-        let (columns, batch) = (&self.columns, &mut self.images.batch);
+    fn finish(mut self) -> Result<DecodedBatch> {
+        let (columns, batch) = (&self.columns, &mut self.decoded.batch);
         let mut named: BTreeMap<usize, Substitution> =
             std::mem::take(&mut batch.substituted).into_iter().map(|found| (found.row, found)).collect();
         for Found { row, offset, row_addrs, .. } in &self.found {
             if *offset == 0 {
                 named.remove(row);
-            } else if let Some(bad) = self.images.bad.get(row).filter(|_| !named.contains_key(row)) {
+            } else if let Some(bad) = self.decoded.bad.get(row).filter(|_| !named.contains_key(row)) {
                 let reason = columns.reason(batch, *row, bad);
                 let bad_addrs: Vec<u64> = batch.row_addrs.iter().map(|addrs| addrs[*row]).collect();
                 tracing::warn!(reason, "a bad row was substituted");
@@ -252,7 +256,7 @@ impl Search {
         let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
         let data = RecordBatch::try_new_with_options(batch.data.schema(), arrays, &options);
         batch.data = data.map_err(Error::internal)?;
-        self.images.bad.clear();
-        Ok(self.images)
+        self.decoded.bad.clear();
+        Ok(self.decoded)
     }
 }

@@ -1,4 +1,4 @@
-//! Decodes images before the consumer asks for their batches.
+//! Decodes columns before the consumer asks for their batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::image_columns::{ImageBatch, ImageColumns};
-use crate::image_substitutes::ImageSubstitutes;
+use super::columns::{DecodedBatch, DecodedColumns};
+use super::substitutes::RowSubstitutes;
 use crate::sample_stream::halved;
 use crate::{BatchSource, Error, Result, WaitClock};
 
 /// The most decoded batches that wait in the queue; the memory budget bounds their bytes.
 const QUEUE_BATCHES: usize = 4;
 
-/// The most batches that are decoded at the same time. While the last images of one are decoded, threads without work
+/// The most batches that are decoded at the same time. While the last values of one are decoded, threads without work
 /// begin the next one.
 const BATCHES_AT_ONCE: usize = 2;
 
-/// A stage that replaces encoded images with tensors, in a task of its own.
+/// A stage that replaces encoded values with tensors, in a task of its own.
 ///
 /// ```text
 /// BatchSource (encoded) ──next──► task ──threads of BatchDecoder──► queue, within the quota ──next──► consumer
@@ -61,7 +61,7 @@ struct Decoded {
 
 /// A batch that is being decoded.
 struct Decoding {
-    images: JoinHandle<Result<ImageBatch>>,
+    decoded: JoinHandle<Result<DecodedBatch>>,
     /// How the time of the batch's step was spent before.
     spans: Stalls,
     begun: Moment,
@@ -82,9 +82,9 @@ struct Worker {
     waiting: Option<(Batch, Stalls)>,
     /// Batches that are being decoded, oldest first.
     decoding: VecDeque<Decoding>,
-    columns: Arc<ImageColumns>,
+    columns: Arc<DecodedColumns>,
     /// Finds substitutes for bad rows; `None` when a bad row is an error.
-    substitutes: Option<ImageSubstitutes>,
+    substitutes: Option<RowSubstitutes>,
     /// What the search for substitutes read so far.
     substitutes_read: IoTotals,
     quota: Quota,
@@ -97,8 +97,8 @@ impl DecodeStage {
     /// Starts to decode, on the current Tokio runtime.
     pub fn start(
         mut batches: Box<dyn BatchSource>,
-        columns: Arc<ImageColumns>,
-        substitutes: Option<ImageSubstitutes>,
+        columns: Arc<DecodedColumns>,
+        substitutes: Option<RowSubstitutes>,
         quota: Quota,
         clock: Clock,
     ) -> Self {
@@ -141,7 +141,7 @@ impl DecodeStage {
         }
         self.stalls.asked(self.clock.now());
         let _waiting = self.waited.wait();
-        let stopped = || Err(Error::internal("the task that decodes images stopped early"));
+        let stopped = || Err(Error::internal("the task that decodes stopped early"));
         let decoded = self.input.recv().await.unwrap_or_else(stopped);
         let Some(Decoded { batch, spans, .. }) = decoded.inspect_err(|_| self.is_over = true)? else {
             self.is_over = true;
@@ -241,7 +241,7 @@ impl Worker {
                 None => self.encoded.next().await,
                 Some(oldest) => tokio::select! {
                     biased;
-                    images = &mut oldest.images => return self.finish_oldest(images.map_err(Error::internal)??).await,
+                    decoded = &mut oldest.decoded => return self.finish_oldest(decoded.map_err(Error::internal)??).await,
                     next = self.encoded.next(), if is_room => next,
                 },
             };
@@ -260,7 +260,7 @@ impl Worker {
     /// Begins to decode the batch that waits, if there is memory for it.
     async fn begin_waiting(&mut self) {
         let Some((batch, spans)) = self.waiting.take() else { return };
-        let bytes = self.columns.tensor_bytes(batch.data.num_rows());
+        let bytes = self.columns.output_bytes(batch.data.num_rows());
         let held = match self.decoding.is_empty() {
             true => Some(self.quota.reserve(bytes).await),
             // A batch that is being decoded releases its memory only after it is delivered, so waiting could be endless.
@@ -272,28 +272,28 @@ impl Worker {
         };
         let (columns, begun) = (self.columns.clone(), self.clock.now());
         // The decoding threads get the reservation, because they go on when this task is aborted.
-        let images = tokio::task::spawn_blocking(move || columns.decode(batch, held));
-        self.decoding.push_back(Decoding { images, spans, begun });
+        let decoded = tokio::task::spawn_blocking(move || columns.decode(batch, held));
+        self.decoding.push_back(Decoding { decoded, spans, begun });
     }
 
     /// Finishes the oldest batch that is being decoded.
-    async fn finish_oldest(&mut self, images: ImageBatch) -> Result<Option<Decoded>> {
+    async fn finish_oldest(&mut self, decoded: DecodedBatch) -> Result<Option<Decoded>> {
         let Some(Decoding { spans, begun, .. }) = self.decoding.pop_front() else { return Ok(None) };
-        let images = self.without_bad_rows(images).await?;
-        let (batch, held) = self.columns.finish(images)?;
+        let decoded = self.without_bad_rows(decoded).await?;
+        let (batch, held) = self.columns.finish(decoded)?;
         let mut spans = Stalls { consumer: Duration::ZERO, ..spans };
         spans.decode += self.clock.since(begun);
         Ok(Some(Decoded { batch, spans, _held: held }))
     }
 
-    /// Replaces the rows whose images cannot be decoded, or returns an error when bad rows are errors.
-    async fn without_bad_rows(&mut self, images: ImageBatch) -> Result<ImageBatch> {
-        if images.bad.is_empty() {
-            return Ok(images);
+    /// Replaces the rows that cannot be decoded, or returns an error when bad rows are errors.
+    async fn without_bad_rows(&mut self, decoded: DecodedBatch) -> Result<DecodedBatch> {
+        if decoded.bad.is_empty() {
+            return Ok(decoded);
         }
-        let Some(substitutes) = &self.substitutes else { return Err(self.columns.error(&images)) };
+        let Some(substitutes) = &self.substitutes else { return Err(self.columns.error(&decoded)) };
         let read = &mut self.substitutes_read;
-        let replaced = substitutes.replace(images, |answer| *read += answer.io).await;
+        let replaced = substitutes.replace(decoded, |answer| *read += answer.io).await;
         self.note_stats();
         replaced
     }

@@ -1,0 +1,231 @@
+//! The columns of a stream that are decoded, and their memory.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use stoker_batch::{Batch, BufferPool, Held, Pooled};
+use stoker_decode::{BatchDecoder, RowMemory, output_array, sample_seed};
+use stoker_types::{Slice, StreamSpec};
+
+use super::options::{ColumnDecoder, DecodeOptions};
+use crate::error::bad_value;
+use crate::{Error, Result};
+
+/// A batch that is being decoded.
+pub(crate) struct DecodedBatch {
+    /// The rows, with encoded values.
+    pub batch: Batch,
+    /// The memory of each output of each decoded column, row by row.
+    outputs: Vec<Vec<Pooled>>,
+    /// The rows with values that cannot be decoded.
+    pub bad: BTreeMap<usize, BadValue>,
+    /// The memory that the outputs reserve.
+    held: Held,
+}
+
+/// The reason why a row is bad.
+pub(crate) struct BadValue {
+    /// The index of the value's column among the decoded columns; the first one when several are bad.
+    pub column: usize,
+    /// The decoder's error.
+    pub reason: String,
+}
+
+/// Decodes the batches of one slice.
+pub(crate) struct DecodedColumns {
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    /// The number of columns before decoding.
+    num_encoded: usize,
+    spec: StreamSpec,
+    slice: Slice,
+    pool: BufferPool,
+}
+
+struct Column {
+    index: usize,
+    name: String,
+    decoder: BatchDecoder,
+    /// The index of the column of the decoder's parameters.
+    parameter: Option<usize>,
+    /// The indices of the outputs in decoded batches.
+    outputs: Vec<usize>,
+}
+
+impl Column {
+    fn try_new(
+        (name, decoder): &(String, ColumnDecoder),
+        encoded: &Schema,
+        decoded: &Schema,
+        num_threads: usize,
+    ) -> Result<Self> {
+        let decoder = BatchDecoder::try_new(decoder.build()?, num_threads)?;
+        let index_of = |schema: &Schema, name: &str| schema.index_of(name).map_err(Error::internal);
+        let outputs = decoder.outputs().iter().map(|output| index_of(decoded, &output.name(name)));
+        Ok(Self {
+            index: index_of(encoded, name)?,
+            name: name.clone(),
+            parameter: decoder.decoder().parameter().map(|named| index_of(encoded, named)).transpose()?,
+            outputs: outputs.collect::<Result<_>>()?,
+            decoder,
+        })
+    }
+
+    /// Returns the memory of the rows of `places`, ascending row numbers.
+    fn memory<'a>(&self, outputs: &'a mut [Pooled], places: &[usize]) -> Vec<RowMemory<'a>> {
+        let mut rows: Vec<RowMemory<'a>> = places.iter().map(|_| Vec::with_capacity(outputs.len())).collect();
+        for (bytes, output) in outputs.iter_mut().zip(self.decoder.outputs()) {
+            let mut wanted = places.iter().zip(&mut rows).peekable();
+            for (place, slice) in bytes.as_mut().chunks_exact_mut(output.row_bytes().max(1)).enumerate() {
+                if let Some((_, row)) = wanted.next_if(|(wanted, _)| **wanted == place) {
+                    row.push(slice);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The column whose name the seeds are made with.
+    fn draws_of(&self) -> &str {
+        self.decoder.decoder().draws_of().unwrap_or(&self.name)
+    }
+}
+
+impl DecodedColumns {
+    pub fn try_new(
+        options: &DecodeOptions,
+        encoded: &Schema,
+        spec: &StreamSpec,
+        slice: &Slice,
+        pool: BufferPool,
+    ) -> Result<Self> {
+        let schema = options.schema(encoded)?;
+        let columns =
+            options.columns.iter().map(|column| Column::try_new(column, encoded, &schema, options.num_threads));
+        Ok(Self {
+            columns: columns.collect::<Result<_>>()?,
+            schema,
+            num_encoded: encoded.fields().len(),
+            spec: spec.clone(),
+            slice: *slice,
+            pool,
+        })
+    }
+
+    /// Returns the number of bytes that the outputs of a batch take.
+    pub fn output_bytes(&self, num_rows: usize) -> u64 {
+        self.columns.iter().map(|column| column.decoder.row_bytes().saturating_mul(num_rows) as u64).sum()
+    }
+
+    /// Decodes a batch. Rows with values that cannot be decoded are in [`DecodedBatch::bad`] of the result. Blocks the
+    /// thread until all values are decoded.
+    pub fn decode(&self, batch: Batch, held: Held) -> Result<DecodedBatch> {
+        let num_rows = batch.data.num_rows();
+        let outputs = self.columns.iter().map(|column| {
+            let outputs = column.decoder.outputs().iter();
+            let memory = outputs.map(|output| self.pool.take(num_rows.saturating_mul(output.row_bytes())));
+            memory.collect::<stoker_batch::Result<Vec<_>>>()
+        });
+        let outputs = outputs.collect::<stoker_batch::Result<_>>()?;
+        let mut decoded = DecodedBatch { batch, outputs, bad: BTreeMap::new(), held };
+        let (all, encoded) = ((0..num_rows).collect::<Vec<_>>(), decoded.batch.data.clone());
+        decoded.bad = self.decode_rows(&mut decoded, &encoded, &all)?;
+        Ok(decoded)
+    }
+
+    /// Decodes `rows` into rows `places` of the batch's outputs: ascending row numbers, one for each row of `rows`.
+    /// Returns the rows that are bad in some column, by their index in `rows`. Blocks the thread.
+    pub fn decode_rows(
+        &self,
+        decoded: &mut DecodedBatch,
+        rows: &RecordBatch,
+        places: &[usize],
+    ) -> Result<BTreeMap<usize, BadValue>> {
+        let share = self.slice.share(decoded.batch.step, self.spec.num_rows);
+        let mut bad = BTreeMap::new();
+        for (number, (column, outputs)) in self.columns.iter().zip(&mut decoded.outputs).enumerate() {
+            let position = |place: &usize| share.position(*place as u64);
+            let seed =
+                |place: &usize| sample_seed(self.spec.seed, self.slice.epoch, position(place), column.draws_of());
+            let seeds: Vec<u64> = places.iter().map(seed).collect();
+            let memory = column.memory(outputs, places);
+            let parameters = column.parameter.map(|index| rows.column(index).as_ref() as &dyn Array);
+            let values = rows.column(column.index).as_ref();
+            for (row, found) in column.decoder.decode_each(values, parameters, &seeds, memory)? {
+                if found.is_fatal {
+                    let place = self.place(&decoded.batch, places[row]);
+                    return Err(Error::DecoderFailed { column: column.name.clone(), place, reason: found.reason });
+                }
+                bad.entry(row).or_insert(BadValue { column: number, reason: found.reason });
+            }
+        }
+        Ok(bad)
+    }
+
+    /// Builds the batch with the outputs in place of encoded values, once all values are decoded. Returns it with its
+    /// reserved memory.
+    pub fn finish(&self, decoded: DecodedBatch) -> Result<(Batch, Held)> {
+        let DecodedBatch { batch, outputs, held, .. } = decoded;
+        let num_rows = batch.data.num_rows();
+        let mut columns: Vec<_> = batch.data.columns().iter().cloned().map(Some).collect();
+        columns.resize(self.schema.fields().len(), None);
+        for (column, outputs) in self.columns.iter().zip(outputs) {
+            for ((index, output), bytes) in column.outputs.iter().zip(column.decoder.outputs()).zip(outputs) {
+                columns[*index] = Some(output_array(output, bytes.freeze(), num_rows)?);
+            }
+        }
+        let columns = columns.into_iter().flatten().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+        let data = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
+        Ok((Batch { data: data.map_err(Error::internal)?, ..batch }, held))
+    }
+
+    /// Returns the indices of the columns that are not decoded.
+    pub fn others(&self) -> Vec<usize> {
+        let is_decoded = |index: &usize| self.columns.iter().any(|column| column.index == *index);
+        (0..self.num_encoded).filter(|index| !is_decoded(index)).collect()
+    }
+
+    /// Returns the position of a row of a batch.
+    pub fn position(&self, batch: &Batch, row: usize) -> u64 {
+        self.slice.share(batch.step, self.spec.num_rows).position(row as u64)
+    }
+
+    /// Returns the epoch of the batches.
+    pub fn epoch(&self) -> u64 {
+        self.slice.epoch
+    }
+
+    /// Builds the error for a batch with bad rows. It names the first bad row of the first column that has one.
+    pub fn error(&self, decoded: &DecodedBatch) -> Error {
+        let first = decoded.bad.iter().min_by_key(|(row, bad)| (bad.column, **row));
+        let Some((row, bad)) = first else { return Error::internal("a batch without bad rows") };
+        let place = self.place(&decoded.batch, *row);
+        let column = &self.columns[bad.column];
+        let (noun, reason) = (column.decoder.decoder().noun(), bad.reason.clone());
+        Error::BadValue { column: column.name.clone(), noun, place, reason }
+    }
+
+    /// Describes a bad row of a batch: its column, its location and the decoder's error.
+    pub fn reason(&self, batch: &Batch, row: usize, bad: &BadValue) -> String {
+        let column = &self.columns[bad.column];
+        bad_value(&column.name, column.decoder.decoder().noun(), &self.place(batch, row), &bad.reason)
+    }
+
+    /// Describes a bad value without its row: its column and the decoder's error.
+    pub fn reason_alone(&self, bad: &BadValue) -> String {
+        let column = &self.columns[bad.column];
+        format!("column {}: the {} cannot be decoded: {}", column.name, column.decoder.decoder().noun(), bad.reason)
+    }
+
+    /// Describes the row ids, position and epoch of a row of a batch, for messages.
+    pub fn place(&self, batch: &Batch, row: usize) -> String {
+        let supplied = self.spec.tables().zip(&batch.row_addrs).filter_map(|(table, addrs)| {
+            let addr = addrs.get(row).filter(|addr| **addr != u64::MAX)?;
+            Some(format!("row id {addr} of {} version {}", table.table, table.version))
+        });
+        let rows: Vec<String> = supplied.collect();
+        format!("{} (position {} of epoch {})", rows.join(", "), self.position(batch, row), self.slice.epoch)
+    }
+}

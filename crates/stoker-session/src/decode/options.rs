@@ -1,0 +1,169 @@
+//! Which columns of a stream are decoded, and how.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use stoker_audio::AudioClip;
+use stoker_columns::TensorType;
+use stoker_decode::{ImageDecoder, ImageTransform, JpegDecoder, OutputSpec, ValueDecoder, is_file};
+
+use super::clips::{ClipDecoder, VideoOptions};
+use super::custom::CustomDecoder;
+use super::sounds::SoundDecoder;
+use crate::{Error, Result};
+
+/// The decoder of each column that the client decodes, and the number of threads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecodeOptions {
+    /// Names of columns of the stream, each with what decodes its values.
+    pub columns: Vec<(String, ColumnDecoder)>,
+    /// The number of decoding threads for each column; 0 stands for the number of cores.
+    pub num_threads: usize,
+}
+
+/// What decodes the values of a column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnDecoder {
+    /// Image files become tensors.
+    Image(ImageOptions),
+    /// Sound files become clips.
+    Audio(AudioClip),
+    /// Video files become clips.
+    Video(VideoOptions),
+    /// A decoder from outside of this workspace.
+    Custom(CustomDecoder),
+}
+
+/// The transform of a column of images, and where libjpeg-turbo is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageOptions {
+    /// The transform.
+    pub transform: ImageTransform,
+    /// Files of libjpeg-turbo, and folders with them, that are tried before those of the system, for transforms that
+    /// need the library.
+    pub libraries: Vec<PathBuf>,
+}
+
+impl From<ImageTransform> for ImageOptions {
+    fn from(transform: ImageTransform) -> Self {
+        Self { transform, libraries: Vec::new() }
+    }
+}
+
+impl ImageOptions {
+    fn build(&self) -> Result<Box<dyn ValueDecoder>> {
+        let jpeg = JpegDecoder::load(self.transform.jpeg, &self.libraries).map_err(stoker_decode::Error::from)?;
+        Ok(Box::new(ImageDecoder::new(self.transform.clone()).with_jpeg(jpeg)))
+    }
+}
+
+impl ColumnDecoder {
+    /// Checks the options, separately and together.
+    ///
+    /// # Errors
+    /// [`stoker_decode::Error`], which names the option, its value and the allowed values.
+    pub fn validate(&self) -> Result<()> {
+        Ok(self.build()?.validate()?)
+    }
+
+    /// Makes the decoder.
+    pub(super) fn build(&self) -> Result<Box<dyn ValueDecoder>> {
+        match self {
+            ColumnDecoder::Image(options) => options.build(),
+            ColumnDecoder::Audio(clip) => Ok(Box::new(SoundDecoder::new(clip.clone()))),
+            ColumnDecoder::Video(options) => Ok(Box::new(ClipDecoder::new(options)?)),
+            ColumnDecoder::Custom(custom) => custom.build(),
+        }
+    }
+}
+
+impl DecodeOptions {
+    /// Returns the schema of decoded batches: the first array of each decoder, not null, in place of its column, and the
+    /// others behind all columns.
+    ///
+    /// # Errors
+    /// [`stoker_decode::Error`] for a transform that is not valid; [`Error::InvalidRequest`] for a column that does not
+    /// exist, is named twice or does not hold files, and for names that are taken.
+    pub fn schema(&self, schema: &Schema) -> Result<SchemaRef> {
+        let (mut fields, mut others) = (schema.fields().to_vec(), Vec::new());
+        for (number, (name, decoder)) in self.columns.iter().enumerate() {
+            let decoder = decoder.build()?;
+            decoder.validate()?;
+            if self.columns.iter().take(number).any(|(other, _)| other == name) {
+                return Err(Error::invalid(format!("cannot decode column {name} twice")));
+            }
+            if let Some(named) = decoder.parameter() {
+                named_column(schema, named, &format!("cannot decode column {name} with column {named}"))?;
+            }
+            if let Some(named) = decoder.draws_of() {
+                let is_decoded = self.columns.iter().any(|(other, _)| other == named);
+                if !is_decoded {
+                    let reason = format!("column {name} cannot follow column {named}, which is not decoded");
+                    return Err(Error::invalid(reason));
+                }
+            }
+            let index = named_column(schema, name, &format!("cannot decode column {name}"))?;
+            check_files(&fields[index], decoder.as_ref())?;
+            for output in decoder.outputs() {
+                let field = output_field(name, &output);
+                match output.suffix {
+                    "" => fields[index] = field,
+                    _ => others.push(field),
+                }
+            }
+        }
+        for field in others {
+            if fields.iter().any(|other| other.name() == field.name()) {
+                let reason = format!(
+                    "decoding makes the column {0}, which exists already; give the existing one another name with AS",
+                    field.name()
+                );
+                return Err(Error::invalid(reason));
+            }
+            fields.push(field);
+        }
+        Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+    }
+}
+
+fn named_column(schema: &Schema, name: &str, attempted: &str) -> Result<usize> {
+    schema.index_of(name).map_err(|_| {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        Error::invalid(format!("{attempted}, it does not exist; the columns are {}", names.join(", ")))
+    })
+}
+
+/// Checks that a column holds files, or lists of files. A mark is not needed, because queries compute columns without
+/// one.
+fn check_files(field: &Field, decoder: &dyn ValueDecoder) -> Result<()> {
+    let (name, found, noun) = (field.name(), field.data_type(), decoder.noun());
+    let is_list_of_files =
+        matches!(found, DataType::List(item) | DataType::LargeList(item) if is_file(item.data_type()));
+    match (decoder.takes_lists(), is_file(found), is_list_of_files) {
+        (false, true, _) | (true, _, true) => Ok(()),
+        (false, _, true) => Err(Error::invalid(format!(
+            "column {name} holds lists of files: its decoder must say how many {noun}s of a row are decoded, such as \
+             images=4"
+        ))),
+        (true, true, _) => Err(Error::invalid(format!(
+            "column {name} holds {found}, one {noun} in each row and no lists: leave out {noun}s"
+        ))),
+        _ => Err(Error::invalid(format!("column {name} holds {found}, not files of {noun}s: it cannot be decoded"))),
+    }
+}
+
+fn output_field(column: &str, output: &OutputSpec) -> FieldRef {
+    let name = output.name(column);
+    match output.shape.is_empty() {
+        true => Arc::new(Field::new(name, output.element.clone(), false)),
+        false => {
+            let tensor = TensorType { element: output.element.clone(), shape: output.shape.clone() };
+            Arc::new(tensor.to_field(&name))
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The options that define the tensor of a clip.
+
+use serde::{Deserialize, Serialize};
+use stoker_decode::{Interpolation, Orientation};
+
+use crate::{Error, Result, VideoIndex};
+
+/// The most pixels of a frame, unless a clip gives another limit: 8,192 x 8,192.
+pub const PIXELS_MAX: u64 = 1 << 26;
+
+/// The most frames of a clip.
+const FRAMES_MAX: usize = 1 << 16;
+
+/// The most pixels of a tensor's edge.
+const EDGE_MAX: u32 = 65_535;
+
+/// Which frames of a video become a tensor, and how. The elements are uint8, the channels red, green and blue.
+///
+/// The steps are, in this order: choose frames, decode, convert to RGB, rotate, resize, lay out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VideoClip {
+    /// The number of frames; at least 1.
+    pub frames: usize,
+    /// The distance from one frame of the clip to the next, in frames of the video; at least 1.
+    pub stride: usize,
+    /// Where the clip begins.
+    pub start: Start,
+    /// The times of the frames relative to the start, in seconds, as LeRobot's `delta_timestamps`: for each of them the
+    /// frame with the nearest time is chosen. As many as `frames`; `stride` must be 1.
+    pub offsets: Option<Vec<f64>>,
+    /// Height and width of the tensor. The frames are resized to it, whatever their aspect ratio is. With `None` they
+    /// keep their size.
+    pub size: Option<(u32, u32)>,
+    /// The filter that resizes frames.
+    pub interpolation: Interpolation,
+    /// Whether frames are rotated as the file says.
+    pub orientation: Orientation,
+    /// The order of the tensor's dimensions.
+    pub layout: Layout,
+    /// The most pixels of a frame of the video. Larger frames are refused.
+    pub pixels_max: u64,
+}
+
+/// Where a clip begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// At the frame with this position in presentation order, counted from 0.
+    Frame(u64),
+    /// At the frame whose time is nearest to this one, in seconds. The time is the file's own, after its edit list.
+    Seconds(f64),
+    /// At the position that a column of the row gives: a frame for columns of integers, seconds for columns of floats.
+    Column(String),
+    /// At a random frame; all starts at which the clip fits into the video are equally likely.
+    #[default]
+    Random,
+    /// The clip's frames are spread evenly from the first to the last frame of the video. A clip of one frame has the
+    /// middle one.
+    Uniform,
+}
+
+/// The start that a column gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Position {
+    /// A position in presentation order, counted from 0.
+    Frame(i64),
+    /// A time in seconds.
+    Seconds(f64),
+}
+
+/// The order of a tensor's dimensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Frames, channels, height, width.
+    #[default]
+    Tchw,
+    /// Frames, height, width, channels.
+    Thwc,
+    /// Channels, frames, height, width.
+    Cthw,
+}
+
+impl VideoClip {
+    /// Creates a clip of successive frames from a random start, as uint8[frames, 3, height, width] with the video's
+    /// height and width.
+    pub fn new(frames: usize) -> Self {
+        Self {
+            frames,
+            stride: 1,
+            start: Start::default(),
+            offsets: None,
+            size: None,
+            interpolation: Interpolation::default(),
+            orientation: Orientation::Apply,
+            layout: Layout::default(),
+            pixels_max: PIXELS_MAX,
+        }
+    }
+
+    /// Returns the sizes of the dimensions of each row's tensor, if the clip has a size.
+    pub fn shape(&self) -> Option<[usize; 4]> {
+        self.size.map(|size| self.shape_at(size))
+    }
+
+    /// Returns the sizes of the dimensions of the tensor of a video.
+    pub fn shape_of(&self, index: &VideoIndex) -> [usize; 4] {
+        self.shape_at(self.size_of(index))
+    }
+
+    /// Returns the bytes of each row, if the clip has a size.
+    pub fn row_bytes(&self) -> Option<usize> {
+        self.shape().map(|shape| shape.iter().product())
+    }
+
+    /// Returns the bytes of the tensor of a video.
+    pub fn row_bytes_of(&self, index: &VideoIndex) -> usize {
+        self.shape_of(index).iter().fold(1, |product, size| product.saturating_mul(*size))
+    }
+
+    /// Returns height and width of the tensor of a video.
+    pub(crate) fn size_of(&self, index: &VideoIndex) -> (u32, u32) {
+        let (height, width) = index.size();
+        let is_turned = self.orientation == Orientation::Apply && index.rotation().is_quarter();
+        self.size.unwrap_or(if is_turned { (width, height) } else { (height, width) })
+    }
+
+    fn shape_at(&self, (height, width): (u32, u32)) -> [usize; 4] {
+        let (height, width) = (height as usize, width as usize);
+        match self.layout {
+            Layout::Tchw => [self.frames, 3, height, width],
+            Layout::Thwc => [self.frames, height, width, 3],
+            Layout::Cthw => [3, self.frames, height, width],
+        }
+    }
+
+    /// Checks the options, separately and together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidClip`], which names the option, its value and the allowed values.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |option, reason: String| Err(Error::clip(option, reason));
+        if !(1..=FRAMES_MAX).contains(&self.frames) {
+            return bad("frames", format!("is {}; it must be from 1 to {FRAMES_MAX}", self.frames));
+        }
+        if !(1..=FRAMES_MAX).contains(&self.stride) {
+            return bad("stride", format!("is {}; it must be from 1 to {FRAMES_MAX}", self.stride));
+        }
+        match &self.start {
+            Start::Seconds(seconds) if !(seconds.is_finite() && *seconds >= 0.0) => {
+                return bad("start", format!("is {seconds} s; it must be finite and not negative"));
+            }
+            Start::Column(name) if name.is_empty() => return bad("start", "is a column without a name".to_string()),
+            Start::Uniform if self.stride != 1 => {
+                return bad(
+                    "stride",
+                    format!("is {}; leave it out, as the start uniform spreads the frames", self.stride),
+                );
+            }
+            _ => {}
+        }
+        if let Some((height, width)) = self.size {
+            if !(1..=EDGE_MAX).contains(&height) || !(1..=EDGE_MAX).contains(&width) {
+                return bad("size", format!("is {height}x{width}; height and width must be from 1 to {EDGE_MAX}"));
+            }
+            let bytes = self.frames as u64 * 3 * u64::from(height) * u64::from(width);
+            if bytes > i32::MAX as u64 {
+                return bad("size", format!("gives tensors of {bytes} bytes; the limit is {}", i32::MAX));
+            }
+        }
+        self.validate_offsets()
+    }
+
+    fn validate_offsets(&self) -> Result<()> {
+        let Some(offsets) = &self.offsets else { return Ok(()) };
+        let bad = |reason: String| Err(Error::clip("offsets", reason));
+        if offsets.len() != self.frames {
+            return bad(format!("has {} times, but the clip has {} frames", offsets.len(), self.frames));
+        }
+        if let Some(wrong) = offsets.iter().find(|offset| !offset.is_finite()) {
+            return bad(format!("has {wrong}; times must be finite"));
+        }
+        if self.stride != 1 || self.start == Start::Uniform {
+            return bad("choose the frames themselves: leave out stride, and another start than uniform".to_string());
+        }
+        Ok(())
+    }
+}
