@@ -212,5 +212,5 @@ def test_columns_that_cannot_be_decoded(query: stoker.Query) -> None:
     for column, message in (("id", "not files of images"), ("other", "cannot decode column other, it does not exist")):
         with pytest.raises(stoker.InvalidRequestError, match=message):
             query.stream(batch_size=4, decode={column: transform})
-    with pytest.raises(stoker.InvalidRequestError, match=r"must be a stoker\.ImageTransform"):
+    with pytest.raises(stoker.InvalidRequestError, match=r"must be a decoder such as stoker\.ImageTransform"):
         query.stream(batch_size=4, decode={"image": 224})

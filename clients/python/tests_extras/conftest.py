@@ -53,7 +53,12 @@ def lake_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(params=["in process", "through a server"])
 def lake(request: pytest.FixtureRequest, lake_path: str) -> Iterator[stoker.Lake]:
     """The lake, opened in this process and through a server."""
-    if request.param == "in process":
+    yield from opened(lake_path, request.param)
+
+
+def opened(lake_path: str, where: str) -> Iterator[stoker.Lake]:
+    """Yields a lake, opened in this process or through a server that then stops."""
+    if where == "in process":
         yield stoker.connect(lake_path)
         return
     command = [os.environ["STOKER_BIN"], "serve", "--lake", lake_path, "--listen", "127.0.0.1:0"]
