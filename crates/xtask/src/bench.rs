@@ -10,10 +10,12 @@ use crate::narrate::Narrator;
 use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
-/// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, and SQL and search.
+/// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, SQL and search, and
+/// decoding of media.
 const PEERS: &str = "peers";
 const PYTHON: &str = "python";
 const SQL: &str = "sql";
+const MEDIA: &str = "media";
 
 /// The part of `stoker bench` that measures no rate, but how orders mix, and that runs only if it is named.
 const ORDER: &str = "order";
@@ -30,19 +32,21 @@ const HELP: [&str; 2] = ["--help", "-h"];
 const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
-/// Builds and measures: `peers`, `python` or `sql` with the arguments after it, or `stoker bench` with the arguments as
+/// Builds and measures: `peers`, `python`, `sql` or `media` with the arguments after it, or `stoker bench` with the arguments as
 /// they are. Without arguments, one after the other, of the other libraries only the first epochs.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
         Some((part, args)) if part == PYTHON => first_epochs(workspace, narrator, args),
         Some((part, args)) if part == SQL => queries(workspace, narrator, args),
+        Some((part, args)) if part == MEDIA => media(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
             narrator.say("Measures for an hour or so; `cargo xtask bench --help` lists shorter parts");
             first_epochs(workspace, narrator, args)?;
             ceilings(workspace, narrator, args)?;
             ceilings(workspace, narrator, &[ORDER.to_owned()])?;
+            media(workspace, narrator, args)?;
             peers(workspace, narrator, &PEERS_FIRST_EPOCHS.map(str::to_owned))?;
             queries(workspace, narrator, args)
         }
@@ -69,6 +73,11 @@ fn ceilings(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> 
 /// The first epochs of fresh Python processes beside their ceilings, in the environment for tests.
 fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
+}
+
+/// Decoding of media beside the libraries that decode them, in the environment for tests.
+fn media(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    script(workspace, narrator, Python::locate, ("bench_media.py", "Measure decoding of media"), args)
 }
 
 /// SQL and search beside other engines, in the environment of the other libraries.
