@@ -2,7 +2,8 @@
 //! of the workspace do, and no file of libjpeg-turbo.
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/turbo/shim.c");
-    println!("cargo::rerun-if-changed=src/turbo/abi62.h");
+    for file in ["abi62.h", "shim.h", "shim.c"] {
+        println!("cargo::rerun-if-changed=src/turbo/{file}");
+    }
     cc::Build::new().file("src/turbo/shim.c").std("c11").extra_warnings(true).compile("stoker_jpeg_shim");
 }

@@ -8,7 +8,7 @@ use crate::BadSound;
 use crate::planes::Planes;
 
 /// Some consecutive samples of all channels.
-pub(crate) struct Block<'a> {
+pub(crate) struct SoundBlock<'a> {
     /// The position of the first sample, at the rate of the file. Samples before zero are not part of the sound.
     pub position: i64,
     /// The number of samples of each channel.
@@ -30,7 +30,7 @@ pub(crate) trait Blocks {
     ///
     /// # Errors
     /// [`BadSound`] for damage after which the position is unknown.
-    fn next_block(&mut self) -> Result<Option<Block<'_>>, BadSound>;
+    fn next_block(&mut self) -> Result<Option<SoundBlock<'_>>, BadSound>;
 
     /// Counts the samples of each channel without decoding them.
     ///
@@ -48,7 +48,7 @@ pub(crate) fn read(blocks: &mut dyn Blocks, range: Range<u64>, planes: &mut Plan
     blocks.seek(range.start)?;
     let (mut next, mut seen) = (range.start, 0);
     while next < range.end
-        && let Some(Block { position, length, samples }) = blocks.next_block()?
+        && let Some(SoundBlock { position, length, samples }) = blocks.next_block()?
     {
         let end = u64::try_from(position.saturating_add_unsigned(length)).unwrap_or(0);
         seen = seen.max(end);

@@ -7,7 +7,7 @@ use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::codecs::MpaDecoder;
 
 use crate::BadSound;
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Blocks, SoundBlock};
 use crate::container::id3_bytes;
 use crate::mpeg_frame::Frame;
 use crate::xing_tag::XingTag;
@@ -98,7 +98,7 @@ impl Blocks for Mp3<'_> {
         Ok(())
     }
 
-    fn next_block(&mut self) -> Result<Option<Block<'_>>, BadSound> {
+    fn next_block(&mut self) -> Result<Option<SoundBlock<'_>>, BadSound> {
         let Some((frame, bytes)) = self.frame(self.next) else { return Ok(None) };
         let length = u64::from(frame.num_samples);
         let start = (self.next as u64).saturating_mul(length);
@@ -112,7 +112,7 @@ impl Blocks for Mp3<'_> {
         let position = i64::try_from(start).unwrap_or(i64::MAX).saturating_sub_unsigned(self.delay);
         let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(length), bytes);
         let samples = self.decoder.decode_ref(&packet).map_err(BadSound::from);
-        Ok(Some(Block { position, length, samples }))
+        Ok(Some(SoundBlock { position, length, samples }))
     }
 
     fn count(&mut self) -> Result<u64, BadSound> {

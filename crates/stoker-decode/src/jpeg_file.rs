@@ -81,8 +81,8 @@ impl<'a> JpegFile<'a> {
         }
     }
 
-    /// Decodes at least a window to one channel for gray images, else to three. `header` has the size of the whole image
-    /// at the scale. Returns the window that was decoded.
+    /// Decodes at least a window to one channel for gray images, else to three. `header` has the size of the whole
+    /// image at the scale. Returns the window that was decoded.
     pub fn decode(self, header: Header, window: &Window, pixels: &mut Vec<u8>) -> Result<(Channels, Window), BadValue> {
         let has_end = match &self.decoder {
             Decoder::Zune(_) => has_end(self.file),

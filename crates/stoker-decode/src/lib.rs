@@ -11,7 +11,8 @@
 //! [`resize`] and [`write_tensor`], so that an image gives the same pixels wherever it is decoded.
 //!
 //! Augmentations are pure functions of each row's seed; `RANDOMNESS.md` beside this crate's manifest specifies them.
-//! JPEG files are decoded by zune-jpeg or, where a transform asks for it, by a libjpeg-turbo that [`Turbo::load`] finds.
+//! JPEG files are decoded by zune-jpeg or, where a transform asks for it, by a libjpeg-turbo that [`Turbo::load`]
+//! finds.
 //!
 //! This crate does no I/O, except that it loads this library, and does not depend on SQL or gRPC.
 

@@ -1,7 +1,7 @@
 """Writes JPEG files of many kinds into a folder, with the pixels that Pillow decodes at each scale.
 
-For each NAME.jpg: NAME.1.rgb, NAME.2.rgb, NAME.4.rgb and NAME.8.rgb, the pixels at that denominator, with as many channels
-as the file's image (1 or 3; CMYK files as RGB).
+For each NAME.jpg: NAME.1.rgb, NAME.2.rgb, NAME.4.rgb and NAME.8.rgb, the pixels at that denominator, with as many
+channels as the file's image (1 or 3; CMYK files as RGB).
 """
 
 import io

@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, Field};
 
 use crate::ragged::Ragged;
-use crate::{ColumnKind, NumpyShape};
+use crate::{ColumnKind, HEAVY_ROW_BYTES, NumpyShape, fixed_row_bytes};
 
 /// The kind of structs.
 pub struct Structs;
@@ -34,7 +34,7 @@ impl ColumnKind for Structs {
 
     /// Structs of a file and its path, as `datasets` stores media, are as heavy as their files.
     fn is_heavy(&self, field: &Field) -> bool {
-        holds_file(field.data_type())
+        holds_file(field.data_type()) || fixed_row_bytes(field.data_type()).is_some_and(|bytes| bytes > HEAVY_ROW_BYTES)
     }
 
     fn numpy(&self, field: &Field) -> NumpyShape {

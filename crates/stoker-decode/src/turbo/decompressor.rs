@@ -10,8 +10,8 @@ use super::library::Turbo;
 use crate::segments::has_end_marker;
 use crate::{BadValue, Header, Window};
 
-/// The most scans of a file. Progressive files have about ten; a file of many empty scans takes time without end
-/// (libjpeg-turbo's own command line and its fuzzers stop after 500 scans).
+/// The most scans of a file, as TurboJPEG's `TJFLAG_LIMITSCANS` limits them. Progressive files have about ten; a small
+/// file of many empty scans takes time without end.
 const SCANS_MAX: c_int = 500;
 
 /// The number of columns beside a window that are decoded with it: libjpeg interpolates colours from two columns.
@@ -103,8 +103,8 @@ impl Opened<'_> {
         if has_many_scans == 0 { 0 } else { rounded(height) * rounded(width) * u64::from(num_components) * 2 }
     }
 
-    /// Tells whether an end-of-image marker comes after the header, where libjpeg found its end. With it, libjpeg cannot
-    /// run out of bytes in a file of one scan, so that no window of it is refused.
+    /// Tells whether an end-of-image marker comes after the header, where libjpeg found its end. With it, libjpeg
+    /// cannot run out of bytes in a file of one scan, so that no window of it is refused.
     pub fn has_end(&self) -> bool {
         has_end_marker(self.file.get(self.image().header_bytes..).unwrap_or_default())
     }
@@ -168,8 +168,8 @@ impl Opened<'_> {
 }
 
 impl Window {
-    /// Returns the first column that libjpeg must decode and their number. The colours of a window's outer pixels depend
-    /// on their neighbours where the colour planes are smaller than the image.
+    /// Returns the first column that libjpeg must decode, and the number of columns. The colours of a window's outer
+    /// pixels depend on their neighbours where the colour planes are smaller than the image.
     fn columns(&self, image_width: u32) -> (u32, u32) {
         let left = self.left.saturating_sub(NEIGHBOURS);
         let end = self.left.saturating_add(self.width).saturating_add(NEIGHBOURS).min(image_width);

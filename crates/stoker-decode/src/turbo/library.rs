@@ -1,6 +1,7 @@
 //! Finds and loads libjpeg-turbo.
 #![expect(unsafe_code, reason = "loading a library runs its code; see the safety comments")]
 
+use std::error::Error as _;
 use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs;
@@ -13,7 +14,7 @@ use libloading::Library;
 use super::ffi::{Function, stoker_jpeg_path};
 use super::probe;
 
-/// The functions that the shim calls, in the order of `struct library` in `shim.c`.
+/// The functions that the shim calls, in the order of `struct library` in `shim.h`.
 const SYMBOLS: [&str; 10] = [
     "jpeg_std_error",
     "jpeg_CreateDecompress",
@@ -126,7 +127,7 @@ fn has_library_name(path: &Path) -> bool {
 
 fn try_load(path: &Path) -> Result<Arc<Turbo>, String> {
     // SAFETY: the caller of `Turbo::load` vouches for the places. Initializing libjpeg has no preconditions.
-    let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
+    let library = unsafe { Library::new(path) }.map_err(|error| reason(&error))?;
     let mut functions = Vec::new();
     for name in SYMBOLS {
         // SAFETY: the type has the size of all pointers to functions. Only the shim calls them, with their real types.
@@ -140,6 +141,10 @@ fn try_load(path: &Path) -> Result<Arc<Turbo>, String> {
     let turbo = Arc::new(Turbo { functions, version: format!("libjpeg-turbo {version}"), path, _library: library });
     probe::check(&turbo)?;
     Ok(turbo)
+}
+
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 fn path_of(function: Function) -> Option<PathBuf> {

@@ -3,46 +3,11 @@
  * callbacks are in this file, and that is what libjpeg.txt ("Error handling") asks of applications. No jump and no
  * unwinding ever crosses a frame of Rust. */
 #define _GNU_SOURCE
-#include "abi62.h"
+#include "shim.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The functions of the library, in the order of `SYMBOLS` in library.rs. */
-struct library {
-    struct errors *(*std_error)(struct errors *);
-    void (*create)(struct decoder *, int version, size_t bytes);
-    void (*destroy)(struct decoder *);
-    int (*read_header)(struct decoder *, int require_image);
-    int (*has_multiple_scans)(struct decoder *);
-    int (*start)(struct decoder *);
-    void (*crop)(struct decoder *, unsigned *left, unsigned *width);
-    unsigned (*skip_rows)(struct decoder *, unsigned num_rows);
-    unsigned (*read_rows)(struct decoder *, unsigned char **rows, unsigned num_rows);
-    int (*resync)(struct decoder *, int desired);
-};
-
-/* What Rust reads; the same layout as `Image` in ffi.rs. */
-struct image {
-    size_t header_bytes;
-    unsigned width, height, num_components, color_space, precision, has_many_scans;
-    unsigned out_left, out_width, out_height, out_components;
-    char error[MESSAGE_BYTES];
-};
-
-/* One thread's decoder. `decoder` comes first, so that callbacks find the rest. */
-struct stoker_jpeg {
-    struct decoder decoder;
-    struct errors errors;
-    struct source source;
-    struct progress progress;
-    struct library library;
-    struct image image;
-    int is_created, scans_max;
-    jmp_buf back;
-};
 
 /* Enters libjpeg: on an error the function returns 0, with the message in `image.error`. */
 #define ENTER(jpeg) do { if (_setjmp((jpeg)->back)) return 0; } while (0)
@@ -115,7 +80,8 @@ int stoker_jpeg_open(struct stoker_jpeg *jpeg, const unsigned char *file, size_t
     ENTER(jpeg);
     jpeg->library.create(decoder, ABI, sizeof *decoder);
     jpeg->is_created = 1;
-    jpeg->source = (struct source){file, bytes, ignore, fill_input_buffer, skip_input_data, jpeg->library.resync, ignore};
+    jpeg->source =
+        (struct source){file, bytes, ignore, fill_input_buffer, skip_input_data, jpeg->library.resync, ignore};
     jpeg->progress.monitor = monitor;
     decoder->source = &jpeg->source;
     decoder->progress = &jpeg->progress;
@@ -149,7 +115,8 @@ int stoker_jpeg_start(struct stoker_jpeg *jpeg, int color_space, unsigned denomi
 
 /* Reads `num_rows` rows from row `top` into `pixels`, which has as many rows of `row_bytes`. The image has these rows.
  * Returns 1, or 0 on an error. */
-int stoker_jpeg_read(struct stoker_jpeg *jpeg, unsigned top, unsigned num_rows, unsigned char *pixels, size_t row_bytes) {
+int stoker_jpeg_read(
+    struct stoker_jpeg *jpeg, unsigned top, unsigned num_rows, unsigned char *pixels, size_t row_bytes) {
     struct decoder *decoder = &jpeg->decoder;
     unsigned char *rows[16];
     ENTER(jpeg);

@@ -22,8 +22,6 @@ fn pixels_are_those_of_pillow_at_each_scale() {
 fn both_decoders_agree_on_sizes_and_nearly_on_pixels() {
     let mut decompressor = None;
     for (name, sample) in FILES.iter() {
-        // zune-jpeg takes files with components named R, G and B for YCbCr unless they have an Adobe segment, and
-        // interpolates colour planes otherwise.
         let opened = ImageFile::open(&sample.file, LIMIT).unwrap();
         let header = opened.header();
         let mut zune = Vec::new();
@@ -31,7 +29,9 @@ fn both_decoders_agree_on_sizes_and_nearly_on_pixels() {
         let (height, width, pixels) = decode(&mut decompressor, &sample.file, 1).unwrap();
         assert_eq!((height, width), (header.height, header.width), "{name}");
         let (mean, largest) = difference(&pixels, &zune);
-        println!("{name}: mean {mean:.3}, largest {largest}");
+        // The decoders interpolate smaller colour planes differently, by far the most in files of 4:4:0.
+        let allowed = if name.starts_with("440") { 60 } else { 6 };
+        assert!(mean < 0.6 && largest <= allowed, "{name}: mean {mean:.3}, largest {largest}");
     }
 }
 
