@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -53,28 +53,28 @@ def map_boxes(
     matrices = np.asarray(matrix, dtype=np.float32)
     if matrices.ndim != 3 or matrices.shape[1:] != (2, 3):
         raise InvalidRequestError(f"matrix has shape {matrices.shape}; it must be (rows, 2, 3)")
-    rows: Any = boxes
-    moved: Any
+    return cast(T, _moved_boxes(boxes, matrices, size, box_format))
+
+
+def _moved_boxes(rows: Any, matrices: np.ndarray[Any, Any], size: tuple[int, int] | None, box_format: str) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(rows, torch.Tensor):
-        if rows.is_nested:
-            values, offsets = rows.values(), rows.offsets()
-            of_all = _moved_jagged(values.numpy(), offsets.numpy(), matrices, size, box_format)
-            moved = torch.nested.nested_tensor_from_jagged(torch.from_numpy(of_all), offsets)
-        else:
-            moved = torch.from_numpy(_moved_rows(rows.numpy(), matrices, size, box_format))
-        return moved
+        if not rows.is_nested:
+            return torch.from_numpy(_moved_rows(rows.numpy(), matrices, size, box_format))
+        values, offsets = rows.values(), rows.offsets()
+        moved = _moved_jagged(values.numpy(), offsets.numpy(), matrices, size, box_format)
+        return torch.nested.nested_tensor_from_jagged(torch.from_numpy(moved), offsets)
     if isinstance(rows, Jagged):
-        return rows._with_values(_moved_jagged(rows.values, rows.offsets, matrices, size, box_format))  # type: ignore[return-value]
+        return rows._with_values(_moved_jagged(rows.values, rows.offsets, matrices, size, box_format))
     if isinstance(rows, np.ndarray) and rows.dtype != object:
-        return _moved_rows(rows, matrices, size, box_format)  # type: ignore[return-value]
+        return _moved_rows(rows, matrices, size, box_format)
     if not isinstance(rows, (Sequence, np.ndarray)) or len(rows) != len(matrices):
         raise InvalidRequestError(f"boxes must be those of {len(matrices)} rows, one row for each matrix")
     moved_rows = []
     for row, row_matrix in zip(rows, matrices, strict=True):
         one = _moved_rows(np.asarray(row, dtype=np.float32).reshape(1, -1, 4), row_matrix[None], size, box_format)[0]
         moved_rows.append(torch.from_numpy(one) if torch is not None and isinstance(row, torch.Tensor) else one)
-    return moved_rows  # type: ignore[return-value]
+    return moved_rows
 
 
 def _moved_rows(
