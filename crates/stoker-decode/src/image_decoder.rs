@@ -159,6 +159,7 @@ impl ImageDecoder {
     }
 
     /// Returns the matrix that maps (x, y, 1) of the decoded image to the tensor, row by row.
+    #[expect(clippy::cast_possible_truncation, reason = "pixels need no more bits")]
     fn matrix(&self, placement: &Placement, draws: &Draws) -> [f32; 6] {
         let region = &placement.region;
         let (scale_x, scale_y) =

@@ -8,6 +8,7 @@ const LUMINANCE: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Changes brightness, contrast, saturation and hue of pixels, in an order that is drawn, by factors that are drawn. The
 /// values are rounded after each change. Images with one channel have brightness and contrast only.
+#[expect(clippy::cast_possible_truncation, reason = "factors need no more bits")]
 pub(crate) fn jitter(options: &ColorJitter, channels: Channels, draws: &Draws, pixels: &mut [u8]) {
     let factor = |draw, range| draws.uniform(draw, 0, range) as f32;
     for change in order(draws) {
@@ -45,6 +46,7 @@ fn brighten(factor: f32, pixels: &mut [u8]) {
 }
 
 /// Blends pixels with the mean luminance of the image.
+#[expect(clippy::cast_possible_truncation, reason = "the mean is at most 255")]
 fn contrast(factor: f32, channels: Channels, pixels: &mut [u8]) {
     let sum: f64 = match channels {
         Channels::Gray => pixels.iter().map(|value| f64::from(*value)).sum(),

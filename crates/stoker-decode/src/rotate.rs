@@ -124,7 +124,7 @@ fn whole(corners: [f64; 4], (first_edge, last_edge): (f64, f64)) -> Option<(f64,
     let most = corners.into_iter().fold(f64::NEG_INFINITY, f64::max) + 1.0;
     let first = least.max(first_edge).ceil();
     let last = most.min(last_edge).floor();
-    (last >= first + 1.0).then(|| (first, (last - first) as u32))
+    (last >= first + 1.0).then_some((first, (last - first) as u32))
 }
 
 /// The numbers of pixels.
