@@ -135,6 +135,8 @@ pub struct WriteRequest {
     pub mode: String,
     /// The most rows of a fragment; `None` means the engine's default.
     pub rows_per_fragment_max: Option<u64>,
+    /// The most bytes of a page of a heavy column; `None` means the engine's default.
+    pub page_bytes: Option<usize>,
 }
 
 /// Makes an engine that of this process. The first one stays.

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from stoker._batch import Batch
 from stoker._boxes import map_boxes
 from stoker._class_balance import ClassBalance
+from stoker._column_compression import ColumnCompression
 from stoker._columns import tensor_shape
 from stoker._decoder import Decoder
 from stoker._errors import (
@@ -73,6 +74,7 @@ __all__ = [
     "CancelledError",
     "ClassBalance",
     "ColorJitter",
+    "ColumnCompression",
     "ColumnLayout",
     "Cursor",
     "DataCorruptError",

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stoker._column_compression import ColumnCodecs, with_codecs
 from stoker._errors import InvalidRequestError
 from stoker._masked import with_masks
 
-__all__ = ["ENCODED_IMAGE_METADATA", "SMALL_FLOATS", "arrow_stream"]
+__all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "arrow_stream"]
+
+#: The largest value of the option ``page_bytes``.
+PAGE_BYTES_MAX = 1 << 30
 
 #: The floats that Arrow lacks, with the type as which their bits are stored. PyTorch and ml_dtypes have these names.
 SMALL_FLOATS = {
@@ -27,7 +31,12 @@ ENCODED_IMAGE_METADATA = {b"stoker.kind": b"encoded_image"}
 
 
 def arrow_stream(
-    data: Any, encoded_images: Sequence[str] = (), null_masks: Sequence[str] = (), *, lenient_masks: bool = False
+    data: Any,
+    encoded_images: Sequence[str] = (),
+    null_masks: Sequence[str] = (),
+    *,
+    lenient_masks: bool = False,
+    codecs: ColumnCodecs | None = None,
 ) -> Any:
     """Returns an object with ``__arrow_c_stream__`` for a table-like value.
 
@@ -38,6 +47,7 @@ def arrow_stream(
             written.
         null_masks: Columns of tensors or vectors whose null rows are written as zeros, with a mask beside them.
         lenient_masks: Whether columns of ``null_masks`` may be missing, or have their masks already.
+        codecs: The codec of each column that is compressed.
 
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
@@ -52,10 +62,12 @@ def arrow_stream(
         raise InvalidRequestError(f"encoded_images is {encoded_images!r}; it must be a list of names of columns")
     if null_masks:
         stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
-    if not encoded_images and not _has_views(stream):
-        return stream
-    reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)
-    return reader.cast(_writable_schema(reader.schema, encoded_images))
+    if encoded_images or _has_views(stream):
+        reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)
+        stream = reader.cast(_writable_schema(reader.schema, encoded_images))
+    if codecs is not None and not isinstance(codecs, Mapping):
+        raise InvalidRequestError(f"compression is {codecs!r}; it must be a dict of columns and codecs")
+    return with_codecs(pa.RecordBatchReader.from_stream(stream), codecs) if codecs else stream
 
 
 def _stream(data: Any) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from stoker import _native
-from stoker._data import arrow_stream
+from stoker._column_compression import ColumnCodecs
+from stoker._data import PAGE_BYTES_MAX, arrow_stream
 from stoker._errors import InvalidRequestError, NotFoundError
 from stoker._names import quoted_table
 from stoker._numbers import whole_or_none
@@ -280,7 +281,9 @@ class Lake:
         mode: Literal["create", "create_or_append", "overwrite"] = "create",
         encoded_images: Sequence[str] = (),
         null_masks: Sequence[str] = (),
+        compression: ColumnCodecs | None = None,
         rows_per_fragment: int | None = None,
+        page_bytes: int | None = None,
     ) -> Table:
         """Writes a table in one atomic commit; needs a connection to the lake itself.
 
@@ -298,7 +301,14 @@ class Lake:
                 the column can be read without decoding, and the boolean column ``<column>_valid`` has the mask. Loops
                 that select both have it in :meth:`Batch.is_valid`. Default: null rows of tensors, and of vectors of
                 more than 1 KiB, are refused.
+            compression: The codec of each column that is compressed: ``"pco"``, ``"zstd"``, ``"byte_stream_split"``,
+                ``"lz4"``, or a :class:`ColumnCompression` with a level. Each row of tensors or vectors is compressed on
+                its own. Streams decode the rows on native threads, to the arrays that they were; queries get them by
+                ``decompress(column)``. Other columns take ``"zstd"`` and ``"lz4"``, which changes nothing but their
+                size. Rows that are written later are compressed in the same way. Default: none.
             rows_per_fragment: The maximum number of rows per data file. Default: 1,048,576.
+            page_bytes: The maximum number of bytes of a chunk of a heavy column: what Lance reads at once, and the unit
+                in which streams read. A longer row is a chunk of its own. Default: 8,257,536.
 
         Returns:
             The table at its new version.
@@ -317,8 +327,9 @@ class Lake:
             "table": name,
             "mode": mode,
             "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
+            "page_bytes": whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
         }
-        self._native.write(arrow_stream(data, encoded_images, null_masks), request)
+        self._native.write(arrow_stream(data, encoded_images, null_masks, codecs=compression), request)
         return self.table(name)
 
     def drop_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> Outcome:

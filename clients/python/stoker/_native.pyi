@@ -81,6 +81,7 @@ class VideoRequest(TypedDict):
 class DecodeRequest(TypedDict):
     columns: Sequence[tuple[str, str, object]]
     num_threads: int
+    as_stored: Sequence[str]
 
 class SessionRequest(TypedDict):
     rank: int
@@ -103,6 +104,7 @@ class WriteRequest(TypedDict):
     table: str
     mode: str
     rows_per_fragment_max: int | None
+    page_bytes: int | None
 
 class IndexRequest(TypedDict):
     table: str

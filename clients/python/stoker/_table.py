@@ -20,7 +20,7 @@ from stoker._changes import (
     where_clause,
 )
 from stoker._column_shapes import column_shapes
-from stoker._data import arrow_stream
+from stoker._data import PAGE_BYTES_MAX, arrow_stream
 from stoker._errors import InvalidRequestError
 from stoker._masked import masked_columns
 from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
@@ -157,12 +157,15 @@ class Table:
         findings = self._lake._native.doctor(self.name, self.version)["findings"]
         return [Finding(**known_fields(Finding, finding)) for finding in findings]
 
-    def append(self, data: Any, *, rows_per_fragment: int | None = None) -> Table:
+    def append(self, data: Any, *, rows_per_fragment: int | None = None, page_bytes: int | None = None) -> Table:
         """Adds rows to the newest version in one atomic commit; this object keeps its version.
+
+        Tensors of columns that the table compresses are compressed as the rows before them.
 
         Args:
             data: As for :meth:`Lake.create_table`, with the table's columns in any order.
             rows_per_fragment: The maximum number of rows per data file.
+            page_bytes: As for :meth:`Lake.create_table`.
 
         Returns:
             The table at its new version.
@@ -178,6 +181,7 @@ class Table:
             "table": self.name,
             "mode": "append",
             "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
+            "page_bytes": whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
         }
         self._lake._native.write(stream, request)
         return self._lake.table(self.name)

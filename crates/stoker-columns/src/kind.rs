@@ -59,7 +59,7 @@ pub trait ColumnKind: Sync {
     ///
     /// # Errors
     /// The first value that is not.
-    fn check(&self, _column: &ArrayRef) -> Result<(), Mismatch> {
+    fn check(&self, _field: &Field, _column: &ArrayRef) -> Result<(), Mismatch> {
         Ok(())
     }
 

@@ -25,6 +25,7 @@
 
 mod binary;
 mod blob;
+mod compressed_tensor;
 mod dense_values;
 pub mod encoded_image;
 mod ingest;
@@ -45,13 +46,15 @@ mod width;
 mod written;
 
 pub use blob::is_blob;
+pub use compressed_tensor::{CompressedTensor, chosen_codec, is_compressed_tensor, with_codec};
 pub use dense_values::dense_values;
 pub use encoded_image::is_encoded_image;
 pub use ingest::{Conversion, Ingest, ingest};
 pub use kind::{ColumnKind, is_heavy, kind_of};
 pub use metadata::{
-    DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY,
-    MASK_KEY, VARIABLE_SHAPE_TENSOR, same_meaning,
+    CODEC_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY,
+    KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, MASK_KEY, PERMUTATION_KEY, SHAPE_KEY, VARIABLE_SHAPE_TENSOR,
+    same_meaning,
 };
 pub use mismatch::Mismatch;
 pub use numpy::{Nulls, NumpyShape, Rows};
@@ -63,7 +66,7 @@ pub use written::{WrongValue, fit, target_schema, wrong_value};
 
 /// The kinds that metadata marks. A mark says what the values mean; where it says nothing, they are treated as the kind
 /// of their type is.
-pub static MARKED: [&dyn ColumnKind; 2] = [&encoded_image::EncodedImage, &blob::Blob];
+pub static MARKED: [&dyn ColumnKind; 3] = [&encoded_image::EncodedImage, &compressed_tensor::Compressed, &blob::Blob];
 
 /// The kinds that the type of a column tells. Exactly one of them holds each field.
 pub static TYPES: [&dyn ColumnKind; 8] = [

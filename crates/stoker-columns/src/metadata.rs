@@ -18,6 +18,17 @@ pub const VARIABLE_SHAPE_TENSOR: &str = "arrow.variable_shape_tensor";
 pub const KIND_KEY: &str = "stoker.kind";
 /// Value of [`KIND_KEY`] for LargeBinary columns with JPEG, PNG or WebP files.
 pub const KIND_ENCODED_IMAGE: &str = "encoded_image";
+/// Value of [`KIND_KEY`] for LargeBinary columns with the frames of compressed tensors.
+pub const KIND_COMPRESSED_TENSOR: &str = "compressed_tensor";
+/// Field metadata key for how the values of a column are compressed, such as `pco:8`. On a column of other kinds than
+/// compressed tensors, it chooses how the column is written (`chosen_codec`).
+pub const CODEC_KEY: &str = "stoker.codec";
+/// Field metadata key for the sizes of the stored dimensions of compressed tensors, as JSON.
+pub const SHAPE_KEY: &str = "stoker.shape";
+/// Field metadata keys for the parameters `permutation` and `dim_names` of compressed tensors, as JSON.
+pub const PERMUTATION_KEY: &str = "stoker.permutation";
+/// See [`PERMUTATION_KEY`].
+pub const DIM_NAMES_KEY: &str = "stoker.dim_names";
 /// Field metadata key that overrides the rule for heavy columns: `true` or `false`.
 pub const HEAVY_KEY: &str = "stoker.heavy";
 /// Field metadata key for element types that Arrow lacks, such as `bfloat16` on UInt16 storage (`SmallFloat`).
@@ -31,7 +42,8 @@ pub const MASK_KEY: &str = "stoker.mask";
 const OWN_PREFIX: &str = "stoker.";
 
 /// The keys that tell what values of a type mean.
-const MEANING_KEYS: [&str; 4] = [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY];
+const MEANING_KEYS: [&str; 6] =
+    [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY, SHAPE_KEY, PERMUTATION_KEY];
 
 /// Returns whether the metadata of two fields gives values of the same type the same meaning.
 pub fn same_meaning(left: &Field, right: &Field) -> bool {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
+mod compressed;
 mod model;
 mod values;
 
@@ -58,6 +59,7 @@ fn each_field_has_its_kind() {
     let entry = vec![Field::new("key", Utf8, false), Field::new("value", Utf8, true)];
     let mapped = Arc::new(Field::new_struct("entries", entry, false));
     let image = encoded_image::new_field("x", false);
+    let frames = CompressedTensor::try_new(&tensor(Float32, &[2, 3]), "zstd".parse().unwrap()).unwrap().to_field("x");
     let lists_of = |levels, dtype, shape: &[usize]| NumpyShape {
         rows: Rows::Lists { levels },
         ..numbers(dtype, shape, Nulls::Zero)
@@ -197,6 +199,7 @@ fn each_field_has_its_kind() {
             false,
             NumpyShape { small_float: Some(SmallFloat::BFloat16), ..numbers("uint16", &[4], Nulls::Zero) },
         ),
+        (frames, "compressed_tensor", "tensor float32[2, 3] (zstd)", true, objects()),
         (image.clone(), "encoded_image", "encoded image", true, objects()),
         (with(image, &[("lance-encoding:blob", "true")]), "encoded_image", "encoded image", true, objects()),
         (with(field(LargeBinary), &[("lance-encoding:blob", "true")]), "blob", "blob", true, objects()),

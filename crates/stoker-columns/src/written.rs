@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, Mismatch, kind_of};
+use crate::{CODEC_KEY, CompressedTensor, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, Mismatch, chosen_codec, kind_of};
 
 /// A value that is not of its column's kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,22 +18,37 @@ pub struct WrongValue {
 
 /// Returns the schema with which incoming columns are written.
 ///
-/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. A column that
-/// an existing table has with the same type takes over the table's field. So a nullable column without nulls fits a
-/// non-null column of the table.
-pub fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> SchemaRef {
+/// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. Columns with a
+/// codec ([`CODEC_KEY`]) become what [`chosen_codec`] makes of them. A column that an existing table has
+/// with the same type takes over the table's field, and so do tensors that the table compresses. So
+/// a nullable column without nulls fits a non-null column of the table.
+///
+/// # Errors
+/// A codec that does not fit its column.
+pub fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> Result<SchemaRef, ArrowError> {
     let field = |field: &FieldRef| {
-        let canonical = kind_of(field).canonical(field);
-        match existing.and_then(|schema| schema.field_with_name(field.name()).ok()) {
+        let chosen = chosen_codec(field).map_err(ArrowError::InvalidArgumentError)?;
+        let canonical = match &chosen {
+            Some(_) => without_codec(field),
+            None => field.as_ref().clone(),
+        };
+        let canonical = kind_of(&canonical).canonical(&canonical);
+        Ok::<FieldRef, ArrowError>(match existing.and_then(|schema| schema.field_with_name(field.name()).ok()) {
             Some(theirs) if agrees(theirs, &canonical) => Arc::new(theirs.clone()),
-            _ => Arc::new(canonical),
-        }
+            _ => Arc::new(chosen.unwrap_or(canonical)),
+        })
     };
-    Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Vec<_>>()))
+    Ok(Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Result<Vec<_>, ArrowError>>()?)))
 }
 
-/// Returns the batch with the types of `target`, without copying values. The writer, not this function, refuses nulls
-/// in the rows.
+fn without_codec(field: &Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.remove(CODEC_KEY);
+    field.clone().with_metadata(metadata)
+}
+
+/// Returns the batch with the types of `target`. Tensors that the target compresses are compressed; other values are not
+/// copied. The writer, not this function, refuses nulls in the rows.
 ///
 /// # Errors
 /// Nulls inside tensors and vectors.
@@ -51,14 +66,19 @@ pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowErr
 pub fn wrong_value(batch: &RecordBatch, target: &Schema) -> Option<WrongValue> {
     let mut columns = target.fields().iter().zip(batch.columns());
     columns.find_map(|(field, column)| {
-        let mismatch = kind_of(field).check(column).err()?;
+        let mismatch = kind_of(field).check(field, column).err()?;
         Some(WrongValue { column: field.name().clone(), mismatch })
     })
 }
 
 /// Whether a table's field has the type of the incoming field and, if the incoming field names an extension type, the
-/// same one.
+/// same one; or compresses the rows of the incoming field.
 fn agrees(theirs: &Field, incoming: &Field) -> bool {
+    if let Ok(Some(tensor)) = CompressedTensor::try_of(theirs)
+        && tensor.has_rows_of(incoming)
+    {
+        return true;
+    }
     let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
     same_type(theirs.data_type(), incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
 }

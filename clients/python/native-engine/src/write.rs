@@ -1,14 +1,17 @@
 //! Writes Arrow data from Python as one new table version.
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{Error, Result, refuse_view};
-use stoker_columns::{Mismatch, WrongValue, fit, target_schema, wrong_value};
+use stoker_columns::{Mismatch, WrongValue, fit, is_compressed_tensor, target_schema, wrong_value};
 use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
 use stoker_python::{OpenWrite, PlannedWrite, WriteRequest};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
+
+/// The bytes of rows that are compressed at once.
+const COMPRESSED_AT_ONCE_BYTES: usize = 64 << 20;
 
 /// A write to a table whose newest version is known.
 struct Planned {
@@ -55,6 +58,9 @@ pub(crate) async fn plan_write(lake: &LakeStore, request: &WriteRequest) -> Resu
     if let Some(rows) = request.rows_per_fragment_max {
         options.rows_per_fragment_max = rows.max(1);
     }
+    if let Some(bytes) = request.page_bytes {
+        options.page_bytes = bytes.max(1);
+    }
     Ok(Box::new(Planned { lake: lake.clone(), name, mode, options, existing }))
 }
 
@@ -73,6 +79,7 @@ impl PlannedWrite for Planned {
             let Planned { lake, name, mode, options, existing } = *self;
             let for_append = matches!(mode, CommitMode::Append | CommitMode::CreateOrAppend);
             let target = target_schema(&incoming, existing.as_deref().filter(|_| for_append));
+            let target = target.map_err(|source| Error::invalid(source.to_string()))?;
             let writer = lake.writer(&name, &target, for_append, options).await?;
             Ok(Box::new(Open { lake, name, mode, target, writer, num_rows: 0 }) as Box<dyn OpenWrite>)
         }
@@ -83,13 +90,15 @@ impl PlannedWrite for Planned {
 impl OpenWrite for Open {
     fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>> {
         async move {
-            let batch = fit(&batch, &self.target).map_err(|source| Error::invalid(source.to_string()))?;
-            if let Some(wrong) = wrong_value(&batch, &self.target) {
-                let (table, reason) = (self.name.to_string(), described(wrong, self.num_rows));
-                return Err(stoker_lake::Error::InvalidData { table, reason }.into());
+            let at_once = self.rows_at_once(&batch);
+            let (mut start, num_rows) = (0, batch.num_rows());
+            loop {
+                self.write_part(&batch.slice(start, at_once.min(num_rows - start))).await?;
+                start += at_once;
+                if start >= num_rows {
+                    return Ok(());
+                }
             }
-            self.num_rows += batch.num_rows() as u64;
-            Ok(self.writer.write(&batch).await?)
         }
         .boxed()
     }
@@ -107,6 +116,45 @@ impl OpenWrite for Open {
         }
         .boxed()
     }
+}
+
+impl Open {
+    /// Returns how many rows of a batch are written at once: all, unless some are compressed.
+    fn rows_at_once(&self, batch: &RecordBatch) -> usize {
+        if !self.target.fields().iter().any(|field| is_compressed_tensor(field)) {
+            return batch.num_rows().max(1);
+        }
+        let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
+        let row_bytes = bytes.sum::<usize>().div_ceil(batch.num_rows().max(1)).max(1);
+        (COMPRESSED_AT_ONCE_BYTES / row_bytes).max(1)
+    }
+
+    async fn write_part(&mut self, batch: &RecordBatch) -> Result<()> {
+        if let Some(wrong) = null_tensor(batch, &self.target) {
+            return Err(self.invalid(wrong));
+        }
+        let batch = fit(batch, &self.target).map_err(|source| Error::invalid(source.to_string()))?;
+        if let Some(wrong) = wrong_value(&batch, &self.target) {
+            return Err(self.invalid(wrong));
+        }
+        self.num_rows += batch.num_rows() as u64;
+        Ok(self.writer.write(&batch).await?)
+    }
+
+    fn invalid(&self, wrong: WrongValue) -> Error {
+        stoker_lake::Error::InvalidData { table: self.name.to_string(), reason: described(wrong, self.num_rows) }.into()
+    }
+}
+
+/// Returns the first null in a column of compressed tensors, which have none.
+fn null_tensor(batch: &RecordBatch, target: &Schema) -> Option<WrongValue> {
+    let columns = target.fields().iter().zip(batch.columns()).filter(|(field, _)| is_compressed_tensor(field));
+    let mut with_nulls = columns.filter(|(_, column)| column.null_count() > 0);
+    with_nulls.find_map(|(field, column)| {
+        let row = (0..column.len()).find(|row| column.is_null(*row))?;
+        let mismatch = Mismatch { row: Some(row), expected: "a tensor".into(), found: "null".into() };
+        Some(WrongValue { column: field.name().clone(), mismatch })
+    })
 }
 
 /// Describes a wrong value of a batch whose first row has the number `first_row`.

@@ -54,7 +54,7 @@ impl ColumnKind for EncodedImage {
         Storage { compression: Some("none"), ..of_type(field).storage(field) }
     }
 
-    fn check(&self, column: &ArrayRef) -> Result<(), Mismatch> {
+    fn check(&self, _field: &Field, column: &ArrayRef) -> Result<(), Mismatch> {
         check::check(column)
     }
 

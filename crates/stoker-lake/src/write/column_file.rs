@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, Schema as ArrowSchema, SchemaRef};
 use futures::future::try_join_all;
-use lance_core::datatypes::Schema;
+use lance_core::datatypes::{Field, Schema};
 use lance_file::version::LanceFileVersion;
 use lance_file::versions::{create_writer, v2_2};
 use lance_file::writer::{FileWriter, FileWriterOptions};
@@ -23,7 +23,7 @@ use stoker_store::sectors::{TrailerBuilder, checked_name};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::page_buffer::{PageBuffer, compact};
-use super::schema::{COMPRESSION_KEY, may_be_plain};
+use super::schema::{COMPRESSION_KEY, COMPRESSION_LEVEL_KEY, may_be_plain};
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
 use crate::lake::LakeInner;
 use crate::{Error, Result};
@@ -84,7 +84,7 @@ impl FragmentFiles {
 }
 
 /// Returns the schema of a file with these columns: the field ids are the table's, and encoded images are never
-/// compressed, whatever the table's schema says.
+/// compressed, whatever the table's schema says. The elements of lists are compressed as the schema says of the lists.
 fn file_schema(schema: &ArrowSchema, lance_schema: &Schema, columns: &[usize]) -> Schema {
     let mut fields: Vec<_> = columns.iter().map(|index| lance_schema.fields[*index].clone()).collect();
     for (field, index) in fields.iter_mut().zip(columns) {
@@ -92,8 +92,20 @@ fn file_schema(schema: &ArrowSchema, lance_schema: &Schema, columns: &[usize]) -
         if let Some(compression) = kind_of(column).storage(column).compression {
             field.metadata.insert(COMPRESSION_KEY.into(), compression.into());
         }
+        inherit_compression(field);
     }
     Schema { fields, metadata: Default::default() }
+}
+
+/// Gives the leaves of a column its compression: Lance asks the field of the values, which for lists is that of the elements.
+fn inherit_compression(field: &mut Field) {
+    for key in [COMPRESSION_KEY, COMPRESSION_LEVEL_KEY] {
+        let Some(value) = field.metadata.get(key).cloned() else { continue };
+        for child in &mut field.children {
+            child.metadata.entry(key.into()).or_insert_with(|| value.clone());
+        }
+    }
+    field.children.iter_mut().for_each(inherit_compression);
 }
 
 /// A data file that holds some columns of one fragment.

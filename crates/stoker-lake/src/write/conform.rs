@@ -4,13 +4,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
-use stoker_columns::kind_of;
+use stoker_columns::{CompressedTensor, kind_of};
 use stoker_types::TableName;
 
 use super::schema::same_data_type;
 use crate::{Error, Result};
 
-/// Returns the batch with the columns, types and field metadata of `schema`; no values are copied.
+/// Returns the batch with the columns, types and field metadata of `schema`. Tensors are compressed where the table has them
+/// compressed; no other values are copied.
 ///
 /// `first_row` is the number of the batch's first row, for error messages.
 pub(crate) fn conform(
@@ -25,6 +26,8 @@ pub(crate) fn conform(
         let Some(column) = batch.column_by_name(field.name()) else {
             return Err(fail(format!("column {} is missing", field.name())));
         };
+        let compressed = compressed(field, column, first_row).map_err(fail)?;
+        let column = compressed.as_ref().unwrap_or(column);
         if !same_data_type(field.data_type(), column.data_type()) {
             let types = (field.data_type(), column.data_type());
             return Err(fail(format!("column {} should be {}, not {}", field.name(), types.0, types.1)));
@@ -40,6 +43,20 @@ pub(crate) fn conform(
         return Err(fail(format!("the table has no column {}", extra.name())));
     }
     RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
+}
+
+/// Returns the frames of tensors, if the table has them compressed.
+fn compressed(field: &Field, column: &ArrayRef, first_row: u64) -> Result<Option<ArrayRef>, String> {
+    let DataType::FixedSizeList(..) = column.data_type() else { return Ok(None) };
+    let fail = |reason: String| format!("column {}{reason}", field.name());
+    let Some(tensor) = CompressedTensor::try_of(field).map_err(|reason| fail(format!(": {reason}")))? else {
+        return Ok(None);
+    };
+    let frames = tensor.compress(column).map_err(|wrong| {
+        let row = wrong.row.map_or_else(String::new, |row| format!(", row {}", first_row + row as u64));
+        fail(format!("{row}: {wrong}"))
+    });
+    frames.map(Some)
 }
 
 /// Returns the first columns of a batch of stored rows with exactly the types of `schema`; no values are copied.

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_columns::{EXTENSION_METADATA_KEY, kind_of, same_meaning};
+use stoker_columns::{CompressedTensor, EXTENSION_METADATA_KEY, kind_of, same_meaning};
 use stoker_types::TableName;
 
 use crate::{Error, Result};
 
 /// Lance's field metadata key for the compression.
 pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
+
+/// Lance's field metadata key for the level of the compression.
+pub(super) const COMPRESSION_LEVEL_KEY: &str = "lance-encoding:compression-level";
 
 /// Lance's field metadata key for the layout of values.
 const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
@@ -53,8 +56,8 @@ pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
     }
 }
 
-/// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any
-/// order.
+/// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any order. Tensors
+/// can be added to a column that compresses them.
 pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema) -> Result<()> {
     let fail = |reason| Err(Error::InvalidData { table: table.to_string(), reason });
     for field in expected.fields() {
@@ -73,6 +76,11 @@ pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema)
 }
 
 fn same_type(expected: &Field, found: &Field) -> bool {
+    if let Ok(Some(tensor)) = CompressedTensor::try_of(expected)
+        && tensor.has_rows_of(found)
+    {
+        return !found.is_nullable();
+    }
     same_data_type(expected.data_type(), found.data_type())
         && (expected.is_nullable() || !found.is_nullable())
         && same_meaning(expected, found)

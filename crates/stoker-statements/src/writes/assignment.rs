@@ -15,7 +15,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 use half::bf16;
-use stoker_columns::{SmallFloat, TensorType, is_bfloat16, kind_of};
+use stoker_columns::{CompressedTensor, Mismatch, SmallFloat, TensorType, is_bfloat16, kind_of};
 
 use crate::{Error, Result};
 
@@ -72,6 +72,12 @@ fn nullable(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_nullable(true))
 }
 
+impl From<Mismatch> for Misfit {
+    fn from(Mismatch { row, expected, found }: Mismatch) -> Self {
+        Self { row, reason: format!("{expected} is needed, not {found}") }
+    }
+}
+
 impl Misfit {
     fn all(reason: impl Into<String>) -> Self {
         Self { row: None, reason: reason.into() }
@@ -110,6 +116,12 @@ fn without_nulls(field: &Field, values: ArrayRef) -> std::result::Result<ArrayRe
 /// Assigns values to a column.
 fn assign(field: &Field, values: &ArrayRef) -> std::result::Result<ArrayRef, Misfit> {
     let target = field.data_type();
+    if Class::of(values.data_type()) == Class::Nested
+        && let Some(tensor) = CompressedTensor::try_of(field).map_err(Misfit::all)?
+    {
+        let tensors = assign(&tensor.tensor_field(field.name()), values)?;
+        return tensor.compress(&tensors).map_err(Misfit::from);
+    }
     let assigned = match (target, values.data_type()) {
         (target, found) if target == found => values.clone(),
         (target, DataType::Null) => new_null_array(target, values.len()),
@@ -119,11 +131,8 @@ fn assign(field: &Field, values: &ArrayRef) -> std::result::Result<ArrayRef, Mis
             cast_rows(values, target)?
         }
     };
-    let checked = kind_of(field).check(&assigned);
-    checked.map(|()| assigned).map_err(|mismatch| Misfit {
-        row: mismatch.row,
-        reason: format!("{} is needed, not {}", mismatch.expected, mismatch.found),
-    })
+    let checked = kind_of(field).check(field, &assigned);
+    checked.map(|()| assigned).map_err(Misfit::from)
 }
 
 /// What values of a type are, as far as assignments go.
@@ -411,6 +420,33 @@ mod tests {
         ] {
             let error = assigned(field, values).expect_err(part);
             assert!(error.contains(part) && error.starts_with("INSERT INTO t"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_become_compressed_tensors() {
+        let tensor = TensorType { element: DataType::Float32, shape: vec![2] }.to_field("x");
+        let tensor = CompressedTensor::try_new(&tensor, "pco".parse().expect("a codec")).expect("a tensor");
+        let field = tensor.to_field("x");
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1), Some(2)])]);
+        let frames = assigned(&field, lists).expect("frames");
+        let back = tensor.decompress(&frames).expect("tensors");
+        assert_eq!(back.as_fixed_size_list().value(0).as_primitive::<Float32Type>().values(), &[1.0, 2.0]);
+        assert_eq!(*assigned(&field, frames.as_binary::<i64>().clone()).expect("frames stay"), *frames);
+        for (values, part) in [
+            (Arc::new(StringArray::from(vec!["[1, 2]"])) as ArrayRef, "row 11: a frame of 2 elements of float32"),
+            (Arc::new(Int64Array::from(vec![1])), "cast them"),
+            (
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(vec![None::<Vec<Option<i64>>>])),
+                "row 11: 2 elements of float32 without nulls is needed, not null",
+            ),
+            (
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1)])])),
+                "row 11: a list of 1 elements",
+            ),
+        ] {
+            let error = assigned(&field, values).expect_err(part);
+            assert!(error.contains(part), "{error}");
         }
     }
 

@@ -176,7 +176,7 @@ pub(crate) fn stored_schema(kind: &str, columns: &Schema) -> Result<SchemaRef> {
         }
         fields.push(stored_field(kind, field)?);
     }
-    Ok(target_schema(&Schema::new(fields), None))
+    target_schema(&Schema::new(fields), None).map_err(|error| Error::refused(kind, error.to_string()))
 }
 
 /// Returns the column of a table for a column of a query: of the same type, but without views and dictionaries.
