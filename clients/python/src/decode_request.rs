@@ -18,6 +18,8 @@ pub(crate) struct DecodeRequest {
     /// The name of each column, the kind of its decoder, and the decoder's options.
     columns: Vec<(String, String, Py<PyAny>)>,
     num_threads: usize,
+    /// The names of columns of compressed tensors whose frames stay as they are.
+    as_stored: Vec<String>,
 }
 
 impl DecodeRequest {
@@ -27,7 +29,7 @@ impl DecodeRequest {
             Ok((name.clone(), decoder(py, kind, options.bind(py))?))
         };
         let columns = self.columns.iter().map(column).collect::<PyResult<_>>()?;
-        Ok(DecodeOptions { columns, num_threads: self.num_threads })
+        Ok(DecodeOptions { columns, num_threads: self.num_threads, as_stored: self.as_stored.clone() })
     }
 }
 

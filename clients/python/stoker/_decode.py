@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from stoker import _native
 from stoker._decoder import Decoder
@@ -14,22 +14,29 @@ from stoker._numbers import whole_or_none
 
 __all__ = ["ColumnDecoder", "decode_request"]
 
-#: What decodes the values of a column.
-ColumnDecoder: TypeAlias = ImageTransform | AudioClip | VideoClip | Decoder
+#: What decodes the values of a column; ``False`` keeps compressed tensors as they are stored.
+ColumnDecoder: TypeAlias = ImageTransform | AudioClip | VideoClip | Decoder | Literal[False]
 
 
 def decode_request(decode: Mapping[str, ColumnDecoder] | None, num_threads: int | None) -> _native.DecodeRequest | None:
-    """Returns the columns to decode in the form of the native module, or ``None`` if there are none.
+    """Returns the columns to decode in the form of the native module, or ``None`` if nothing is asked for.
+
+    Compressed tensors are decoded in any case, unless ``False`` keeps a column as it is stored.
 
     Raises:
         InvalidRequestError: A value that is no decoder, or a number of threads out of range.
     """
     threads = whole_or_none("decode_threads", num_threads, 1, 1024)
-    if not decode:
+    if not decode and threads is None:
         return None
-    if not isinstance(decode, Mapping):
+    if decode and not isinstance(decode, Mapping):
         raise InvalidRequestError(f"decode is a {type(decode).__name__}; it must be a dict of decoders")
-    return {"columns": [_column(name, decoder) for name, decoder in decode.items()], "num_threads": threads or 0}
+    asked = decode or {}
+    return {
+        "columns": [_column(name, decoder) for name, decoder in asked.items() if decoder is not False],
+        "num_threads": threads or 0,
+        "as_stored": [name for name, decoder in asked.items() if decoder is False],
+    }
 
 
 def _column(name: str, decoder: object) -> tuple[str, str, object]:

@@ -154,7 +154,8 @@ class StreamSource(ABC):
                 Threads of this process decode the values before the loop asks for their batch, also if the lake is
                 behind a server; a batch then has arrays instead of the files. Order and state do not depend on it, so
                 that it may change at a resume. A value that is null or cannot be decoded makes its row bad, see
-                ``bad_rows``; give all ranks the same decoders.
+                ``bad_rows``; give all ranks the same decoders. Compressed tensors are decoded without being named here,
+                and ``False`` gives the bytes of such a column as they are stored.
             decode_threads: The number of threads that decode, for each decoded column. Default: the number of cores.
             evaluation: Whether every pass delivers the same epoch from its start, even if the pass before it was left
                 early: for validation.

@@ -127,7 +127,7 @@ impl Files {
         let batching = Batching { size: BatchSize::PerRank(settings.batch_size), last: LastBatch::Uneven };
         let (columns, num_threads) =
             (vec![(COLUMN.to_string(), ColumnDecoder::Image(transform().into()))], self.threads);
-        let decode = DecodeOptions { columns, num_threads };
+        let decode = DecodeOptions { columns, num_threads, ..DecodeOptions::default() };
         let (mut cpu_secs, mut begun) = (own_cpu_secs(), Instant::now());
         for epoch in 0..settings.epochs {
             let slice = Slice { epoch, ..Slice::new(Topology { rank: 0, world_size: 1 }, batching, 0) };

@@ -84,7 +84,8 @@ impl BatchDecoder {
         if !memory.iter().all(fits) {
             return Err(Error::internal(format!("decoding into rows of other sizes than {:?}", self.outputs)));
         }
-        let rows = memory.into_par_iter().enumerate().with_max_len(1);
+        let at_once = self.decoder.rows_at_once().max(1);
+        let rows = memory.into_par_iter().enumerate().with_min_len(at_once).with_max_len(at_once);
         let decode = |(row, mut outputs): (usize, RowMemory<'_>)| {
             let decoded = match files.of_row(row) {
                 None => Err(BadValue::new("it is null")),

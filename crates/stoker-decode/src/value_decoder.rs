@@ -1,6 +1,6 @@
 //! What decodes the values of a column.
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 
 use crate::{BadValue, Result};
 
@@ -21,6 +21,18 @@ pub trait ValueDecoder: Send + Sync {
 
     /// The arrays that each row becomes. The first one replaces the column.
     fn outputs(&self) -> Vec<OutputSpec>;
+
+    /// The field of the array that replaces the column, if it says more than [`OutputSpec`] does. Its type is that of
+    /// [`output_array`](crate::output_array), and it is not null.
+    fn field(&self, _column: &str) -> Option<Field> {
+        None
+    }
+
+    /// The number of neighbouring rows that a thread decodes before it looks for others: more than one where a row takes so
+    /// little time that the threads would spend theirs on sharing rows.
+    fn rows_at_once(&self) -> usize {
+        1
+    }
 
     /// Whether each row is a list of files; otherwise it is one file.
     fn takes_lists(&self) -> bool {

@@ -86,7 +86,8 @@ async fn photos(connection: &Connection, shuffle: ShuffleMode) -> StreamHandle {
 
 fn both() -> DecodeOptions {
     let transform = || ColumnDecoder::Image(ImageTransform::new(2, 2).into());
-    DecodeOptions { columns: vec![("image".into(), transform()), ("thumb".into(), transform())], num_threads: 2 }
+    let columns = vec![("image".into(), transform()), ("thumb".into(), transform())];
+    DecodeOptions { columns, num_threads: 2, ..DecodeOptions::default() }
 }
 
 fn policy(bad_rows: BadRows) -> ReadOptions {

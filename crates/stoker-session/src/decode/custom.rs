@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use arrow_schema::Field;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use stoker_decode::{BadValue, OutputSpec, Row, ValueDecoder};
 
@@ -77,6 +78,14 @@ impl ValueDecoder for Shared {
 
     fn outputs(&self) -> Vec<OutputSpec> {
         self.0.outputs()
+    }
+
+    fn field(&self, column: &str) -> Option<Field> {
+        self.0.field(column)
+    }
+
+    fn rows_at_once(&self) -> usize {
+        self.0.rows_at_once()
     }
 
     fn takes_lists(&self) -> bool {

@@ -12,6 +12,7 @@ mod options;
 mod sounds;
 mod stage;
 mod substitutes;
+mod tensors;
 
 pub use clips::VideoOptions;
 pub(crate) use columns::DecodedColumns;
@@ -19,3 +20,4 @@ pub use custom::{CustomDecoder, LoadDecoder, SavedDecoder};
 pub use options::{ColumnDecoder, DecodeOptions, ImageOptions};
 pub(crate) use stage::DecodeStage;
 pub(crate) use substitutes::RowSubstitutes;
+pub use tensors::TensorDecoder;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use stoker_audio::AudioClip;
-use stoker_columns::TensorType;
+use stoker_columns::{CompressedTensor, TensorType, is_compressed_tensor};
 use stoker_decode::{ImageDecoder, ImageTransform, JpegDecoder, OutputSpec, ValueDecoder, is_file};
 
 use super::clips::{ClipDecoder, VideoOptions};
 use super::custom::CustomDecoder;
 use super::sounds::SoundDecoder;
+use super::tensors::TensorDecoder;
 use crate::{Error, Result};
 
 /// The decoder of each column that the client decodes, and the number of threads.
@@ -22,6 +23,9 @@ pub struct DecodeOptions {
     pub columns: Vec<(String, ColumnDecoder)>,
     /// The number of decoding threads for each column; 0 stands for the number of cores.
     pub num_threads: usize,
+    /// Columns of compressed tensors whose frames stay as they are. A session decodes all others.
+    #[serde(default)]
+    pub as_stored: Vec<String>,
 }
 
 /// What decodes the values of a column.
@@ -36,6 +40,10 @@ pub enum ColumnDecoder {
     Video(VideoOptions),
     /// A decoder from outside of this workspace.
     Custom(CustomDecoder),
+    /// Frames become the tensors that the metadata of the column declares. Sessions add these decoders for each stream,
+    /// and do not save them.
+    #[serde(skip)]
+    Compressed(CompressedTensor),
 }
 
 /// The transform of a column of images, and where libjpeg-turbo is.
@@ -78,11 +86,40 @@ impl ColumnDecoder {
             ColumnDecoder::Audio(clip) => Ok(Box::new(SoundDecoder::new(clip.clone()))),
             ColumnDecoder::Video(options) => Ok(Box::new(ClipDecoder::new(options)?)),
             ColumnDecoder::Custom(custom) => custom.build(),
+            ColumnDecoder::Compressed(tensor) => Ok(Box::new(TensorDecoder::new(tensor.clone()))),
         }
     }
 }
 
 impl DecodeOptions {
+    /// Returns the decoders of a stream with this schema: those that were asked for, and those of all other columns of
+    /// compressed tensors that do not stay as they are. `None` if there are none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] for a column that is to stay as it is and does not exist, and for compressed tensors whose
+    /// metadata is damaged.
+    pub fn for_stream(asked: Option<&Self>, schema: &Schema) -> Result<Option<Self>> {
+        let mut all = asked.cloned().unwrap_or_default();
+        for name in &all.as_stored {
+            named_column(schema, name, &format!("cannot keep column {name} as it is stored"))?;
+        }
+        for field in schema.fields() {
+            let name = field.name();
+            let is_settled = all.as_stored.contains(name) || all.columns.iter().any(|(other, _)| other == name);
+            if is_settled || !is_compressed_tensor(field) {
+                continue;
+            }
+            let damaged = |reason: String| {
+                let hint = format!("decode={{\"{name}\": False}} gives its frames");
+                Error::invalid(format!("cannot decode column {name}: {reason}; {hint}"))
+            };
+            if let Some(tensor) = CompressedTensor::try_of(field).map_err(damaged)? {
+                all.columns.push((name.clone(), ColumnDecoder::Compressed(tensor)));
+            }
+        }
+        Ok(Some(all).filter(|all| !all.columns.is_empty()))
+    }
+
     /// Returns the schema of decoded batches: the first array of each decoder, not null, in place of its column, and the
     /// others behind all columns.
     ///
@@ -110,7 +147,11 @@ impl DecodeOptions {
             let index = named_column(schema, name, &format!("cannot decode column {name}"))?;
             check_files(&fields[index], decoder.as_ref())?;
             for output in decoder.outputs() {
-                let field = output_field(name, &output);
+                let field = match output.suffix {
+                    "" => decoder.field(name).map(Arc::new),
+                    _ => None,
+                };
+                let field = field.unwrap_or_else(|| output_field(name, &output));
                 match output.suffix {
                     "" => fields[index] = field,
                     _ => others.push(field),

@@ -9,7 +9,7 @@ use stoker_types::{BatchSize, Batching, Digest, Receipt, RunEvent, StreamSpec, S
 use crate::session::inner::{Inner, Kept};
 use crate::session::receipts::{Substituted, substituted};
 use crate::session::{Progress, SessionOptions, Turn};
-use crate::{Connection, Result, StreamHandle};
+use crate::{Connection, DecodeOptions, Result, StreamHandle};
 
 /// The batches of one rank of a stream, epoch after epoch, with a progress that can be saved.
 ///
@@ -83,7 +83,7 @@ impl Session {
         self.spec().stream_id()
     }
 
-    /// Returns the schema of the batches: image columns that are decoded are tensors.
+    /// Returns the schema of the batches: columns that are decoded are tensors.
     ///
     /// # Errors
     /// Columns that cannot be decoded.
@@ -160,7 +160,7 @@ impl Session {
 impl Inner {
     fn schema(&self) -> Result<SchemaRef> {
         let encoded = self.handle.schema();
-        match &self.kept.options.decode {
+        match DecodeOptions::for_stream(self.kept.options.decode.as_ref(), &encoded)? {
             None => Ok(encoded),
             Some(decode) => decode.schema(&encoded),
         }

@@ -8,7 +8,7 @@ use stoker_types::{ReadOptions, ReceiptPart, Share, Slice, StreamSpec};
 use crate::session::delivery::Delivery;
 use crate::session::inner::{Ahead, Inner, Open};
 use crate::session::{BatchKey, PassId, Session, SessionOptions, Turn};
-use crate::{Error, Result, SampleStream, StreamHandle};
+use crate::{DecodeOptions, Error, Result, SampleStream, StreamHandle};
 
 /// A batch that was read and that the consumer has not got yet.
 #[derive(Clone, Debug)]
@@ -228,7 +228,8 @@ struct Opening {
 
 impl Opening {
     fn open(&self) -> Result<Box<SampleStream>> {
-        self.handle.start(&self.slice, &self.options.read, self.options.decode.as_ref()).map(Box::new)
+        let decode = DecodeOptions::for_stream(self.options.decode.as_ref(), &self.handle.schema())?;
+        self.handle.start(&self.slice, &self.options.read, decode.as_ref()).map(Box::new)
     }
 }
 

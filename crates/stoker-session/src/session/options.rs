@@ -15,7 +15,7 @@ pub struct SessionOptions {
     pub batching: Batching,
     /// How batches are read.
     pub read: ReadOptions,
-    /// The image columns to decode; `None` for none.
+    /// The columns to decode. Compressed tensors are decoded in any case, unless these options keep them as they are stored.
     pub decode: Option<DecodeOptions>,
     /// Whether every pass delivers the same epoch from its start.
     pub evaluation: bool,
