@@ -1,25 +1,31 @@
 //! The layout of a table's columns in storage.
 
 use arrow_schema::Field;
-use stoker_columns::{is_heavy, kind_of};
+use stoker_columns::{CompressedTensor, is_heavy, kind_of};
 use stoker_lake::{ColumnSurvey, Result, Table};
 use stoker_types::ColumnLayout;
 
-/// Describes the layout of each column of a table, in the order of the schema. Reads the footers of all data files.
+use crate::decode_rate::decode_rate;
+
+/// Describes the layout of each column of a table, in the order of the schema. Reads the footers of all data files, and the
+/// first rows of compressed tensors, which it decodes to measure the rate.
 ///
 /// # Errors
 /// `DataCorrupt` for unreadable footers; storage errors.
 pub async fn describe(table: &Table) -> Result<Vec<ColumnLayout>> {
     let mut columns = Vec::new();
     for field in table.schema().fields() {
-        columns.push(layout(field, &table.survey(field.name()).await?));
+        let layout = layout(table, field, &table.survey(field.name()).await?);
+        columns.push(ColumnLayout { decode_bytes_per_sec: decode_rate(table, field).await, ..layout });
     }
     Ok(columns)
 }
 
-/// The layout of a column, from a survey of the footers.
-pub(crate) fn layout(field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
+/// The layout of a column, from a survey of the footers. The rate of decoding is not measured.
+pub(crate) fn layout(table: &Table, field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
     let obstacle = survey.obstacle();
+    let compressed = CompressedTensor::try_of(field).ok().flatten();
+    let plain_bytes = |tensor: &CompressedTensor| table.num_rows().saturating_mul(tensor.row().num_bytes() as u64);
     ColumnLayout {
         name: field.name().clone(),
         data_type: field.data_type().to_string(),
@@ -33,5 +39,8 @@ pub(crate) fn layout(field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
         why_not_dense: obstacle.map(|obstacle| obstacle.to_string()),
         compression: survey.encodings.join(", "),
         unchecked_fragments: survey.unchecked.count as u64,
+        codec: compressed.as_ref().map(|tensor| tensor.codec.to_string()),
+        plain_bytes: compressed.as_ref().map(plain_bytes),
+        decode_bytes_per_sec: None,
     }
 }

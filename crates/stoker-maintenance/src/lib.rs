@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Each function is about one table. All of them stand on public functions of [`stoker_lake`], which reads the footers
-//! of data files and makes the commits.
+//! of data files and makes the commits. [`describe`] also decodes some rows of compressed tensors, to measure the rate.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod decode_rate;
 mod describe;
 mod doctor;
 mod quarantine;

@@ -1,7 +1,7 @@
 //! Findings about the layout of a column.
 
 use arrow_schema::{DataType, Field, Fields};
-use stoker_columns::{HEAVY_ROW_BYTES, is_blob, is_encoded_image};
+use stoker_columns::{HEAVY_ROW_BYTES, is_blob, is_compressed_tensor, is_encoded_image, kind_of};
 use stoker_lake::{BLOB_REMEDY, ColumnSurvey, FragmentTally, Obstacle, Table};
 use stoker_types::{ColumnLayout, Finding, Verdict};
 
@@ -25,6 +25,9 @@ const LIGHT_ROW_BYTES_MAX: u64 = 64 << 10;
 
 const LIGHT: &str = "light columns share data files and are decoded by Lance; a query may read all of their rows, and \
                      of heavy columns only the rows that it returns";
+
+/// Compressed tensors of fewer bytes than this are no finding, however many bytes they are compressed to.
+const COMPRESSED_BYTES_MIN: u64 = 1 << 20;
 
 pub(super) const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
@@ -103,6 +106,7 @@ impl ColumnCase<'_> {
                 let what = format!("its values are structs of {bytes} bytes");
                 Some(self.finding("struct", what, self.without_struct(members, DECODER)))
             }
+            (_, true) if is_compressed_tensor(self.field) => self.of_frames(),
             (data_type, true) if is_variable_width(data_type) => Some(self.of_variable_width(bytes)),
             (data_type, true) => {
                 let (table, column) = self.names();
@@ -111,6 +115,23 @@ impl ColumnCase<'_> {
                 Some(self.finding(Obstacle::NotFixedSizeLists.code(), format!("its values are {data_type}"), treatment))
             }
         }
+    }
+
+    /// The finding about compressed tensors that take no less than plain ones, or whose metadata is damaged.
+    fn of_frames(&self) -> Option<Finding> {
+        let Some(plain_bytes) = self.layout.plain_bytes else {
+            let cost = "streams and queries cannot decode the column";
+            let treatment = Treatment::new(cost, "write the column again, from its original data", None);
+            return Some(self.finding("codec_metadata", kind_of(self.field).label(self.field), treatment));
+        };
+        if plain_bytes < COMPRESSED_BYTES_MIN || self.survey.bytes < plain_bytes {
+            return None;
+        }
+        let what = format!("it is compressed to {} bytes, and its tensors have {plain_bytes}", self.survey.bytes);
+        let cost = "each row is decoded, and is read by address, without less to read than plain tensors have";
+        let remedy = "write the column without compression: lake.create_table without compression=, from the arrays of a \
+                      stream of the table";
+        Some(self.finding("useless_compression", what, Treatment::new(cost, remedy, None)))
     }
 
     fn of_blobs(&self) -> Finding {

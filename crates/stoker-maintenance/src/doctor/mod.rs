@@ -27,7 +27,7 @@ pub async fn doctor(table: &Table) -> Result<Diagnosis> {
     let mut unchecked = Vec::new();
     for field in table.schema().fields() {
         let survey = table.survey(field.name()).await?;
-        let layout = layout(field, &survey);
+        let layout = layout(table, field, &survey);
         findings.extend(ColumnCase { table, field, survey: &survey, layout: &layout }.findings());
         if !layout.heavy && survey.unchecked.count > 0 {
             unchecked.push((layout.name.clone(), survey.unchecked));

@@ -278,6 +278,9 @@ fn documents() -> Vec<Vec<u8>> {
         why_not_dense: Some("nulls".into()),
         compression: "none".into(),
         unchecked_fragments: 4,
+        codec: Some("pco:8".into()),
+        plain_bytes: Some(9),
+        decode_bytes_per_sec: Some(1 << 30),
     };
     let finding = Finding {
         column: Some("image".into()),
