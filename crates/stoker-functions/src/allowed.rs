@@ -241,6 +241,7 @@ pub(crate) fn size(name: &str) -> Option<Size> {
         "array_to_string" => cost::listed,
         "cast_to_vector" => cost::vectors,
         "concat_ws" => cost::joined_with,
+        "decompress" => cost::tensors,
         "initcap" | "lower" | "upper" | "translate" => cost::fourfold,
         "levenshtein" => cost::distance,
         "lpad" | "rpad" => cost::padded,

@@ -8,6 +8,7 @@ use arrow_buffer::ArrowNativeType as _;
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
+use stoker_columns::fixed_row_bytes;
 
 /// The most bytes of a value's offset, view and validity.
 const VALUE_BYTES: u64 = 17;
@@ -33,6 +34,8 @@ pub(crate) struct Cost {
 pub(crate) struct Call<'a> {
     pub(crate) args: &'a [ColumnarValue],
     pub(crate) num_rows: u64,
+    /// The type of the result.
+    pub(crate) result: &'a DataType,
 }
 
 impl Call<'_> {
@@ -213,6 +216,13 @@ pub(crate) fn vectors(call: &Call) -> Cost {
     };
     let vector_bytes = num_elements.saturating_mul(VECTOR_ELEMENT_BYTES);
     call.result(call.bytes(0).saturating_add(call.num_rows.saturating_mul(vector_bytes)))
+}
+
+/// The cost of `decompress(column)`: the type of the result says how many bytes each row has, and the frame, which may be
+/// damaged, does not.
+pub(crate) fn tensors(call: &Call) -> Cost {
+    let row_bytes = fixed_row_bytes(call.result).map_or(u64::MAX, |bytes| bytes as u64);
+    call.result(call.num_rows.saturating_mul(row_bytes))
 }
 
 fn scalar_bytes(value: &ScalarValue) -> u64 {

@@ -13,6 +13,12 @@ pub enum Error {
         /// What the function needed, and the limit.
         reason: String,
     },
+    /// A stored value cannot be decoded.
+    #[error("{reason}")]
+    Corrupt {
+        /// The column and the row, and what is wrong with the value.
+        reason: String,
+    },
     /// The query was cancelled, because no client waits for it any more.
     #[error("the query was cancelled: no client waits for it any more")]
     Abandoned,
@@ -23,12 +29,17 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Exhausted { .. } => ErrorKind::ResourceExhausted,
+            Error::Corrupt { .. } => ErrorKind::DataCorrupt,
             Error::Abandoned => ErrorKind::Cancelled,
         }
     }
 
     pub(crate) fn exhausted(reason: impl Into<String>) -> Self {
         Error::Exhausted { reason: reason.into() }
+    }
+
+    pub(crate) fn corrupt(reason: impl Into<String>) -> Self {
+        Error::Corrupt { reason: reason.into() }
     }
 }
 

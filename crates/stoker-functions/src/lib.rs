@@ -21,6 +21,7 @@ mod beside_others;
 mod chosen;
 mod concatenate;
 mod cost;
+mod decompress;
 mod distance;
 mod documented;
 mod error;
@@ -58,6 +59,7 @@ use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
+use decompress::Decompress;
 use distance::Distance;
 use image_property::ImageProperty;
 use like_escapes::LikeEscapes;
@@ -75,6 +77,7 @@ use vector_casts::VectorCasts;
 pub fn add_to(context: &mut SessionContext) -> DfResult<()> {
     allowed::keep_allowed(context);
     for function in [
+        ScalarUDF::from(Decompress::new()),
         ScalarUDF::from(Distance::l2()),
         ScalarUDF::from(Distance::cosine()),
         ScalarUDF::from(Distance::cosine_similarity()),

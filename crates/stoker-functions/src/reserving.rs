@@ -58,8 +58,9 @@ impl Reserving {
         Err(Error::exhausted(format!("function {} {what}", self.name())).into())
     }
 
-    fn cost_of(&self, args: &[ColumnarValue], num_rows: usize) -> Cost {
-        (self.cost)(&Call { args, num_rows: num_rows as u64 })
+    fn cost_of(&self, args: &ScalarFunctionArgs, num_rows: usize) -> Cost {
+        let result = args.return_field.data_type();
+        (self.cost)(&Call { args: &args.args, num_rows: num_rows as u64, result })
     }
 
     /// Checks the cost of one call and reserves its bytes. Returns the number of reserved bytes.
@@ -85,7 +86,7 @@ impl Reserving {
     }
 
     fn constant(&self, args: ScalarFunctionArgs, reservation: &MemoryReservation) -> DfResult<ColumnarValue> {
-        self.admit(self.cost_of(&args.args, 1), reservation)?;
+        self.admit(self.cost_of(&args, 1), reservation)?;
         let value = self.inner.invoke_with_args(args)?;
         if let ColumnarValue::Scalar(value) = &value {
             let bytes = value.size();
@@ -106,7 +107,7 @@ impl Reserving {
     ) -> DfResult<()> {
         self.activity.check()?;
         let some = slice(args, &rows);
-        let cost = self.cost_of(&some.args, rows.len());
+        let cost = self.cost_of(&some, rows.len());
         if rows.len() > 1 && (cost.bytes > SLICE_BYTES || cost.work > SLICE_WORK) {
             let middle = rows.start + rows.len() / 2;
             self.rows(args, rows.start..middle, reservation, pieces)?;

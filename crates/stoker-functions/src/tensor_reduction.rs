@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use stoker_columns::{SmallFloat, TensorType};
 
+use crate::decompress::hint;
 use crate::documented::documented;
 use crate::vectors::to_f64;
 
@@ -157,7 +158,8 @@ impl ScalarUDFImpl for TensorReduction {
                 Ok(Arc::new(Field::new(self.name(), DataType::Float64, true)))
             }
             Some(field) => {
-                plan_err!("{}: {} ({}) is not a tensor of numbers", self.name(), field.name(), field.data_type())
+                let hint = hint(self.name(), field);
+                plan_err!("{}: {} ({}) is not a tensor of numbers{hint}", self.name(), field.name(), field.data_type())
             }
             None => plan_err!("{} needs a tensor", self.name()),
         }

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::Expr;
 use stoker_columns::tensor::logical_shape;
 
+use crate::decompress::hint;
 use crate::documented::documented;
 
 /// The function. The result is a List of Int64, NULL where the tensor is NULL. For non-null columns the result is a
@@ -41,8 +42,9 @@ fn result_type() -> DataType {
 fn shape(field: Option<&FieldRef>) -> DfResult<Vec<Option<i64>>> {
     let Some(shape) = field.and_then(|field| logical_shape(field)) else {
         return plan_err!(
-            "tensor_shape: {} is not a tensor",
-            field.map_or("nothing".to_string(), |field| format!("{} ({})", field.name(), field.data_type()))
+            "tensor_shape: {} is not a tensor{}",
+            field.map_or("nothing".to_string(), |field| format!("{} ({})", field.name(), field.data_type())),
+            field.map_or_else(String::new, |field| hint("tensor_shape", field))
         );
     };
     Ok(shape.iter().map(|size| i64::try_from(*size).ok()).collect())

@@ -1,6 +1,7 @@
 //! Checks that every function of a session is on a list, and the results of functions.
 
 mod casts;
+mod compressed;
 mod images;
 mod tensors;
 mod texts;

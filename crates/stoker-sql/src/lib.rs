@@ -28,7 +28,8 @@
 //! - `EXPLAIN [ANALYZE] [FORMAT text | tree | json]`;
 //! - `l2_distance` (Euclidean, with the square root), `cosine_distance`, `cosine_similarity`, `dot_product`,
 //!   `negative_inner_product` and the aggregate `vector_avg` of vectors; `tensor_shape`, `tensor_mean`, `tensor_min`,
-//!   `tensor_max`, `tensor_std`, `tensor_norm`; `image_width`, `image_height`, `image_format`; `matches(text, query)`;
+//!   `tensor_max`, `tensor_std`, `tensor_norm`; `decompress`; `image_width`, `image_height`, `image_format`;
+//!   `matches(text, query)`;
 //! - `<->`, `<=>` and `<#>` between vectors, as in pgvector.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
