@@ -12,13 +12,15 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 use stoker::refuse_view;
+use stoker_columns::is_compressed_tensor;
 use stoker_ingest::{
-    Channels, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError, ParquetOptions, Progress,
-    Splits, TensorColumn, VectorColumn, ingest_imagefolder, ingest_parquet,
+    Channels, CompressedColumn, FileSizes, ImageFolderOptions, ImageSize, Images, IngestReport, Layout, Mode, OnError,
+    ParquetOptions, Progress, Splits, TensorColumn, VectorColumn, ingest_imagefolder, ingest_parquet,
 };
 use stoker_lake::{LakeStore, StorageOptions};
-use stoker_types::TableName;
+use stoker_types::{SnapshotRef, TableName};
 
+use crate::describe::of_compression;
 use crate::output::output;
 
 /// The time between two lines of progress if standard error is no terminal.
@@ -55,6 +57,15 @@ struct CommonArgs {
     /// Write all rows again, also those of files that the table has already
     #[arg(long)]
     again: bool,
+    /// Compress a column: zstd, lz4, byte_stream_split or pco, with a level behind a colon, such as image=zstd:9; repeatable
+    #[arg(long = "compress", value_name = "COLUMN=CODEC")]
+    compress: Vec<CompressedColumn>,
+    /// The most rows of a data file [default: 1048576]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
+    rows_per_fragment: Option<u64>,
+    /// The most KiB of a chunk of a heavy column, which is read at once [default: 8064]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    page_kib: Option<u32>,
     /// MiB of source files between two points at which an interrupted run can resume
     #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     unit_mib: u64,
@@ -166,7 +177,21 @@ pub async fn run(args: IngestArgs, lake: &str, storage: StorageOptions) -> anyho
         }
     };
     watching.abort();
-    print(&table, &report, started.elapsed())
+    print(&table, &report, started.elapsed())?;
+    let written = lake.table(&table, &SnapshotRef::Version(report.version)).await?;
+    if written.schema().fields().iter().any(|field| is_compressed_tensor(field)) {
+        for line in stoker_maintenance::describe(&written).await?.iter().filter_map(of_compression) {
+            writeln!(output(), "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+impl CommonArgs {
+    fn sizes(&self) -> FileSizes {
+        let page_bytes = self.page_kib.and_then(|kib| usize::try_from(kib).ok()).map(|kib| kib << 10);
+        FileSizes { rows_per_fragment_max: self.rows_per_fragment, page_bytes }
+    }
 }
 
 impl ImagefolderArgs {
@@ -186,6 +211,8 @@ impl ImagefolderArgs {
             classes: self.classes,
             verify: !self.no_verify,
             image_bytes_max: self.image_mib_max << 20,
+            sizes: self.common.sizes(),
+            compress: self.common.compress,
             unit_bytes: self.common.unit_mib << 20,
             on_error: self.common.on_error,
             again: self.common.again,
@@ -205,6 +232,8 @@ impl ParquetArgs {
             images: self.images,
             as_is: self.as_is,
             schema: self.schema,
+            sizes: self.common.sizes(),
+            compress: self.common.compress,
             unit_bytes: self.common.unit_mib << 20,
             on_error: self.common.on_error,
             again: self.common.again,

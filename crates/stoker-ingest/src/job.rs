@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use stoker_lake::{CommitKey, CommitMode, FragmentDraft, LakeStore, Table, TableWriter, WriteOptions};
+use stoker_lake::{CommitKey, CommitMode, FragmentDraft, LakeStore, Table, TableWriter};
 
 pub(crate) use stoker_types::catch_panic;
 use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
@@ -15,7 +15,7 @@ use stoker_types::{Digest, DigestBuilder, ErrorKind, SnapshotRef, TableName};
 use crate::journal::{Begun, FinishedUnit, Journal, Marker, now_secs};
 use crate::known_files::{Choice, FileList, FileLists, ListHead};
 use crate::source_file::{LeftOut, SourceFile, digests};
-use crate::{Error, IngestReport, Mode, OnError, Progress, Result, Skipped};
+use crate::{Error, FileSizes, IngestReport, Mode, OnError, Progress, Result, Skipped};
 
 /// The most times that the files are chosen again because other ingests of the table commit.
 const CHOICES_MAX: usize = 100;
@@ -24,7 +24,9 @@ const CHOICES_MAX: usize = 100;
 pub(crate) struct Job<'a> {
     pub lake: &'a LakeStore,
     pub table: &'a TableName,
+    /// The columns of the table as they are written. Batches may have the tensors of compressed columns.
     pub schema: SchemaRef,
+    pub sizes: FileSizes,
     pub mode: Mode,
     pub on_error: OnError,
     pub again: bool,
@@ -101,7 +103,7 @@ impl Job<'_> {
     /// Creates a writer for one unit.
     pub async fn writer(&self) -> Result<TableWriter> {
         let for_append = self.mode == Mode::Append;
-        Ok(self.lake.writer(self.table, &self.schema, for_append, WriteOptions::default()).await?)
+        Ok(self.lake.writer(self.table, &self.schema, for_append, self.sizes.to_options()).await?)
     }
 
     /// Writes the units that are not in the journal, and commits all units. When another ingest of the table commits

@@ -23,6 +23,7 @@
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod cleanup;
+mod compress;
 mod declared;
 mod error;
 mod imagefolder;
@@ -39,10 +40,13 @@ mod stamp;
 mod walk;
 
 pub use cleanup::{clean_journals, forget_ingests, last_listed};
+pub use compress::CompressedColumn;
 pub use declared::{TensorColumn, VectorColumn};
 pub use error::{Error, Result};
 pub use imagefolder::ingest_imagefolder;
-pub use options::{Channels, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits};
+pub use options::{
+    Channels, FileSizes, ImageFolderOptions, ImageSize, Images, Layout, Mode, OnError, ParquetOptions, Splits,
+};
 pub use parquet_files::ingest_parquet;
 pub use parquet_rows::ParquetRows;
 pub use progress::{NoProgress, Progress};

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use stoker_lake::WriteOptions;
 
-use crate::{Error, Result, TensorColumn, VectorColumn};
+use crate::{CompressedColumn, Error, Result, TensorColumn, VectorColumn};
 
 /// The default size of a unit, in bytes of source.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -125,6 +126,27 @@ impl std::fmt::Display for ImageSize {
     }
 }
 
+/// The sizes of the files that are written. They change no row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSizes {
+    /// The most rows of a fragment; `None` for the default.
+    pub rows_per_fragment_max: Option<u64>,
+    /// The most bytes of a page of a heavy column; `None` for the default.
+    pub page_bytes: Option<usize>,
+}
+
+impl FileSizes {
+    /// Returns the options of a writer.
+    pub(crate) fn to_options(self) -> WriteOptions {
+        let default = WriteOptions::default();
+        WriteOptions {
+            rows_per_fragment_max: self.rows_per_fragment_max.unwrap_or(default.rows_per_fragment_max).max(1),
+            page_bytes: self.page_bytes.unwrap_or(default.page_bytes).max(1),
+            ..default
+        }
+    }
+}
+
 /// Options of [`crate::ingest_imagefolder`].
 #[derive(Clone, Debug, Serialize)]
 pub struct ImageFolderOptions {
@@ -151,6 +173,12 @@ pub struct ImageFolderOptions {
     /// The largest image, in bytes of the file and after decoding; larger images are refused. The limit protects
     /// against small files that claim to be huge.
     pub image_bytes_max: u64,
+    /// The columns that are compressed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compress: Vec<CompressedColumn>,
+    /// The sizes of the files.
+    #[serde(skip)]
+    pub sizes: FileSizes,
     /// Bytes of source per unit. A resumed ingest continues after the last finished unit.
     pub unit_bytes: u64,
     /// The handling of unreadable files.
@@ -173,6 +201,8 @@ impl Default for ImageFolderOptions {
             splits: Splits::Auto,
             verify: true,
             image_bytes_max: IMAGE_BYTES_MAX,
+            compress: Vec::new(),
+            sizes: FileSizes::default(),
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,
             again: false,
@@ -203,6 +233,12 @@ pub struct ParquetOptions {
     /// `{"drop": ["id"], "tensors": {"image": "uint8[3,224,224]"}, "vectors": {"embedding": 768},
     /// "images": ["photo"]}`.
     pub schema: Option<PathBuf>,
+    /// The columns that are compressed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compress: Vec<CompressedColumn>,
+    /// The sizes of the files.
+    #[serde(skip)]
+    pub sizes: FileSizes,
     /// Bytes of source per unit. A resumed ingest continues after the last finished unit.
     pub unit_bytes: u64,
     /// The handling of unreadable files and row groups. Values that do not fit their column are always an error.
@@ -224,6 +260,8 @@ impl Default for ParquetOptions {
             images: Vec::new(),
             as_is: Vec::new(),
             schema: None,
+            compress: Vec::new(),
+            sizes: FileSizes::default(),
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,
             again: false,

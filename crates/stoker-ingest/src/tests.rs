@@ -1,6 +1,7 @@
 //! Tests of ingests into local lakes.
 
 mod appending;
+mod compress;
 mod imagefolder;
 mod jobs;
 mod parquet;

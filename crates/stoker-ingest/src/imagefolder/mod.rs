@@ -14,6 +14,7 @@ use stoker_lake::{LakeStore, TableWriter};
 use stoker_types::{DigestBuilder, TableName};
 use tokio::task::JoinHandle;
 
+use crate::compress::written_schema;
 use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, existing};
 use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
@@ -58,11 +59,15 @@ pub async fn ingest_imagefolder(
         let (dir, options) = (dir.to_path_buf(), options.clone());
         blocking("listing images", move || plan(&dir, &options)).await?
     };
-    if options.mode == Mode::Append
-        && let Some(table) = existing(lake, table).await?
-    {
-        check_labels(&table, &builder.listing.classes).await?;
+    let appended_to = match options.mode {
+        Mode::Append => existing(lake, table).await?,
+        Mode::Create | Mode::Overwrite => None,
+    };
+    if let Some(table) = &appended_to {
+        check_labels(table, &builder.listing.classes).await?;
     }
+    let appended_to = appended_to.map(|table| table.schema());
+    let schema = written_schema(&builder.schema(), &options.compress, appended_to.as_deref())?;
     let mut digest = DigestBuilder::new("stoker ingest imagefolder 1").part(table.as_str().as_bytes());
     let json = serde_json::to_vec(options).map_err(|source| Error::internal("describing the ingest", source))?;
     digest.update(&json);
@@ -71,7 +76,8 @@ pub async fn ingest_imagefolder(
     let job = Job {
         lake,
         table,
-        schema: builder.schema(),
+        schema,
+        sizes: options.sizes,
         mode: options.mode,
         on_error: options.on_error,
         again: options.again,

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use stoker_lake::LakeStore;
 use stoker_types::{DigestBuilder, TableName};
 
-use crate::job::{Job, blocking};
-use crate::{Error, IngestReport, ParquetOptions, Progress, Result};
+use crate::compress::written_schema;
+use crate::job::{Job, blocking, existing};
+use crate::{Error, IngestReport, Mode, ParquetOptions, Progress, Result};
 use column::Columns;
 use read::ParquetSource;
 use source::Sources;
@@ -59,10 +60,15 @@ pub async fn ingest_parquet(
     let json = serde_json::to_vec(&options).map_err(|source| Error::internal("describing the ingest", source))?;
     digest.update(&json);
     sources.add_to(&mut digest);
+    let appended_to = match options.mode {
+        Mode::Append => existing(lake, table).await?.map(|table| table.schema()),
+        Mode::Create | Mode::Overwrite => None,
+    };
     let job = Job {
         lake,
         table,
-        schema: columns.schema(),
+        schema: written_schema(&columns.schema(), &options.compress, appended_to.as_deref())?,
+        sizes: options.sizes,
         mode: options.mode,
         on_error: options.on_error,
         again: options.again,
