@@ -7,6 +7,7 @@
 //! select   raw GETs of the rows    ◄──► the same, of a scattered part of a table
 //! ranks    one stream of a server  ◄──► all ranks of a job at that server, from the same store
 //! decode   the JPEG decoder alone  ◄──► images as tensors, from memory and in a stream
+//!          the codecs alone        ◄──► compressed tensors, from memory
 //! ```
 //!
 //! Each measurement of a stream of tensors runs in a process of its own, so that its processor time and peak memory are
@@ -18,6 +19,7 @@ mod compare;
 mod data;
 mod decode;
 mod flight;
+mod frames;
 mod get_ranges;
 mod local;
 mod object_server;
@@ -80,7 +82,7 @@ enum What<S: ShuffleValue> {
     Select(Settings),
     /// All ranks of a job at one server that reads from such a store, compared with one stream of the same server
     Ranks(ranks::RanksArgs),
-    /// Decoding of JPEG files to tensors, compared with the decoder alone on bytes in memory
+    /// Decoding of JPEG files and of compressed tensors, compared with the decoder or codec alone on bytes in memory
     Decode(Settings),
     /// Streams of an earlier build and of this one, measured in turns
     Compare(compare::CompareArgs),
@@ -180,7 +182,10 @@ async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::
         }
         match part {
             Part::S3 => first_batch = cold::measure(settings, dir, &table(Kind::Narrow).await?)?,
-            Part::Decode => sections.push(decode::measure(settings, &lake).await?),
+            Part::Decode => {
+                sections.push(decode::measure(settings, &lake).await?);
+                sections.extend(frames::measure(settings)?);
+            }
             _ => {}
         }
     }

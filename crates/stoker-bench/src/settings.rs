@@ -31,7 +31,7 @@ pub struct Settings {
     /// Rows of int32[64], from which `s3` reads a first batch
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub narrow_rows: u64,
-    /// JPEG files of 256×256 pixels, which `decode` decodes
+    /// JPEG files of 256×256 pixels, and compressed tensors of 64×64 numbers, which `decode` decodes
     #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u64).range(1..))]
     pub jpeg_rows: u64,
     /// The number of classes

@@ -136,7 +136,13 @@ fn s3_and_select_read_what_they_deliver() -> Result<()> {
 fn decode_turns_all_files_into_tensors() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let sections = rates(folder.path(), &["decode"])?;
-    let [section] = sections.as_slice() else { bail!("{} sections", sections.len()) };
+    let [section, codecs @ ..] = sections.as_slice() else { bail!("no sections") };
+    ensure!(codecs.len() == 4, "{} sections of codecs", codecs.len());
+    for section in codecs {
+        let lines = list(section, "lines")?;
+        ensure!(lines.len() == 2 && section["ceiling"] == "codec alone", "{section}");
+        ensure!(lines.iter().all(|line| line["bytes"] == lines[0]["bytes"]), "{section}");
+    }
     let lines = list(section, "lines")?;
     ensure!(lines.len() == 3 && section["ceiling"] == "JPEG decoder alone", "{section}");
     for line in lines {
