@@ -13,10 +13,10 @@ from stoker._numbers import whole_or_none
 
 __all__ = ["CODECS", "ColumnCodec", "ColumnCodecs", "ColumnCompression", "with_codecs"]
 
-Codec = Literal["zstd", "lz4", "byte_stream_split", "pco"]
+Codec = Literal["zstd", "lz4", "byte_stream_split", "pco", "float16", "bfloat16", "jpeg"]
 
-#: The codecs.
-CODECS = ("zstd", "lz4", "byte_stream_split", "pco")
+#: The codecs. The last three lose something.
+CODECS = ("zstd", "lz4", "byte_stream_split", "pco", "float16", "bfloat16", "jpeg")
 #: The metadata key that chooses the codec of a column that is written.
 _CODEC_KEY = b"stoker.codec"
 
@@ -28,9 +28,11 @@ class ColumnCompression:
     Attributes:
         codec: ``"pco"`` compresses numbers the most. ``"zstd"`` compresses repeated bytes, and ``"byte_stream_split"``
             does the same with the first bytes of all numbers, then with their second bytes, and so on. ``"lz4"`` is the
-            fastest.
+            fastest. ``"float16"`` and ``"bfloat16"`` round floats, and ``"jpeg"`` makes encoded images of ``uint8``
+            tensors; the largest error is measured.
         level: From -7 to 22 for ``"zstd"`` and ``"byte_stream_split"`` (default: 3), from 0 to 12 for ``"pco"``
-            (default: 8); ``"lz4"`` has none. A higher level compresses more, and takes longer to write.
+            (default: 8), and the quality from 1 to 100 for ``"jpeg"`` (default: 90). A higher level of the lossless
+            codecs compresses more, and takes longer to write.
 
     Example:
         >>> depth = np.cumsum(np.ones((4, 16, 16), np.float32), axis=2)
@@ -49,7 +51,7 @@ class ColumnCompression:
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
             raise InvalidRequestError(f"codec is {self.codec!r}; it must be one of {', '.join(map(repr, CODECS))}")
-        whole_or_none("level", self.level, -7, 22)
+        whole_or_none("level", self.level, -7, 100)
 
     def __str__(self) -> str:
         return self.codec if self.level is None else f"{self.codec}:{self.level}"

@@ -82,9 +82,12 @@ class ColumnLayout:
         compression: The encodings found.
         unchecked_fragments: The number of fragments in which the values have no checksums, so that damage is not
             noticed.
-        codec: How the rows of compressed tensors are written, such as ``"pco:8"``; ``None`` for other columns.
-        plain_bytes: The number of bytes of the tensors of all rows, where they are compressed.
+        codec: How the rows of compressed tensors and of lossy columns are written, such as ``"pco:8"`` and
+            ``"float16"``; ``None`` for other columns.
+        plain_bytes: The number of bytes of the tensors of all rows, before they were compressed.
         decode_bytes_per_sec: The bytes of tensors that one thread decodes in a second, measured on the first rows.
+        max_abs_error: The largest absolute error of an element of a lossy column, as it was measured when rows were
+            written.
     """
 
     name: str
@@ -102,10 +105,11 @@ class ColumnLayout:
     codec: str | None = None
     plain_bytes: int | None = None
     decode_bytes_per_sec: int | None = None
+    max_abs_error: float | None = None
 
     @property
     def ratio(self) -> float | None:
-        """How many times as large as on disk the tensors are; ``None`` for columns that are not compressed tensors."""
+        """How many times as large as on disk the tensors are; ``None`` for columns without a codec."""
         return None if self.plain_bytes is None else self.plain_bytes / max(self.bytes, 1)
 
     @property

@@ -66,7 +66,7 @@ pub async fn run(args: DescribeArgs, lake: &LakeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Describes the compression of a column of compressed tensors, such as `x: pco:8, 1.00 MiB of 4.00 MiB (4.00 times smaller),
+/// Describes the compression of a column with a codec, such as `x: pco:8, 1.00 MiB of 4.00 MiB (4.00 times smaller),
 /// decoded at 1.20 GB/s by one thread`.
 pub(crate) fn of_compression(column: &ColumnLayout) -> Option<String> {
     let (codec, plain_bytes, ratio) = (column.codec.as_ref()?, column.plain_bytes?, column.ratio()?);
@@ -74,7 +74,8 @@ pub(crate) fn of_compression(column: &ColumnLayout) -> Option<String> {
     let rate = column
         .decode_bytes_per_sec
         .map_or_else(String::new, |rate| format!(", decoded at {:.2} GB/s by one thread", rate as f64 / 1e9));
-    Some(format!("{}: {codec}, {stored} of {plain} ({ratio:.2} times smaller){rate}", column.name))
+    let error = column.max_abs_error.map_or_else(String::new, |error| format!(", with an error of at most {error}"));
+    Some(format!("{}: {codec}, {stored} of {plain} ({ratio:.2} times smaller){rate}{error}", column.name))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -13,6 +13,8 @@
 //! frame declares; `pco` takes some hundred KiB for its tables. Encoders and decoders have buffers that they reuse: each
 //! thread needs its own.
 //!
+//! [`encode_jpeg`] makes JPEG files of pixels, and measures the error.
+//!
 //! This crate knows neither Arrow nor files, and starts no threads.
 
 #![warn(clippy::disallowed_methods)]
@@ -28,6 +30,7 @@ mod dtype;
 mod encoder;
 mod error;
 mod frame;
+mod jpeg;
 mod numbers;
 mod row_type;
 
@@ -37,6 +40,7 @@ pub use dtype::Dtype;
 pub use encoder::Encoder;
 pub use error::{Error, Result};
 pub use frame::check_header;
+pub use jpeg::{JpegSize, encode_jpeg};
 pub use row_type::{ROW_BYTES_MAX, RowType};
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub mod encoded_image;
 mod ingest;
 mod kind;
 mod list;
+mod lossy;
 mod metadata;
 mod mismatch;
 mod numpy;
@@ -51,10 +52,11 @@ pub use dense_values::dense_values;
 pub use encoded_image::is_encoded_image;
 pub use ingest::{Conversion, Ingest, ingest};
 pub use kind::{ColumnKind, is_heavy, kind_of};
+pub use lossy::LossyColumn;
 pub use metadata::{
     CODEC_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY,
-    KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, MASK_KEY, PERMUTATION_KEY, SHAPE_KEY, VARIABLE_SHAPE_TENSOR,
-    same_meaning,
+    KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, LOSSY_KEY, MASK_KEY, PERMUTATION_KEY, SHAPE_KEY,
+    VARIABLE_SHAPE_TENSOR, same_meaning,
 };
 pub use mismatch::Mismatch;
 pub use numpy::{Nulls, NumpyShape, Rows};

@@ -29,6 +29,9 @@ pub const SHAPE_KEY: &str = "stoker.shape";
 pub const PERMUTATION_KEY: &str = "stoker.permutation";
 /// See [`PERMUTATION_KEY`].
 pub const DIM_NAMES_KEY: &str = "stoker.dim_names";
+/// Field metadata key for what the values of a column were before they were written with an error, and for the largest
+/// error, as JSON (`LossyColumn`).
+pub const LOSSY_KEY: &str = "stoker.lossy";
 /// Field metadata key that overrides the rule for heavy columns: `true` or `false`.
 pub const HEAVY_KEY: &str = "stoker.heavy";
 /// Field metadata key for element types that Arrow lacks, such as `bfloat16` on UInt16 storage (`SmallFloat`).

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::*;
 
 mod compressed;
+mod lossy;
 mod model;
 mod values;
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::{CODEC_KEY, CompressedTensor, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, Mismatch, chosen_codec, kind_of};
+use crate::lossy::without_codec;
+use crate::{
+    CompressedTensor, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, LossyColumn, Mismatch, chosen_codec, kind_of,
+};
 
 /// A value that is not of its column's kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +22,8 @@ pub struct WrongValue {
 /// Returns the schema with which incoming columns are written.
 ///
 /// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. Columns with a
-/// codec ([`CODEC_KEY`]) become what [`chosen_codec`] makes of them. A column that an existing table has
-/// with the same type takes over the table's field, and so do tensors that the table compresses. So
+/// codec ([`CODEC_KEY`](crate::CODEC_KEY)) become what [`chosen_codec`] makes of them. A column that an existing table has
+/// with the same type takes over the table's field, and so do tensors that the table compresses or holds with an error. So
 /// a nullable column without nulls fits a non-null column of the table.
 ///
 /// # Errors
@@ -41,12 +44,6 @@ pub fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> Result<Sch
     Ok(Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Result<Vec<_>, ArrowError>>()?)))
 }
 
-fn without_codec(field: &Field) -> Field {
-    let mut metadata = field.metadata().clone();
-    metadata.remove(CODEC_KEY);
-    field.clone().with_metadata(metadata)
-}
-
 /// Returns the batch with the types of `target`. Tensors that the target compresses are compressed; other values are not
 /// copied. The writer, not this function, refuses nulls in the rows.
 ///
@@ -56,8 +53,14 @@ pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowErr
     let mut fields = Vec::with_capacity(batch.num_columns());
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (field, column) in target.fields().iter().zip(batch.columns()) {
-        fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
-        columns.push(kind_of(field).fit(field, column)?);
+        let fitted = kind_of(field).fit(field, column)?;
+        let field = field.as_ref().clone().with_nullable(true);
+        // The writer makes lossy values of others, because it measures the error.
+        fields.push(Arc::new(match LossyColumn::of(&field) {
+            Some(_) => field.with_data_type(fitted.data_type().clone()),
+            None => field,
+        }));
+        columns.push(fitted);
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
@@ -72,8 +75,11 @@ pub fn wrong_value(batch: &RecordBatch, target: &Schema) -> Option<WrongValue> {
 }
 
 /// Whether a table's field has the type of the incoming field and, if the incoming field names an extension type, the
-/// same one; or compresses the rows of the incoming field.
+/// same one; or compresses the rows of the incoming field, or holds them with an error.
 fn agrees(theirs: &Field, incoming: &Field) -> bool {
+    if LossyColumn::of(theirs).is_some_and(|lossy| lossy.takes(theirs, incoming)) {
+        return true;
+    }
     if let Ok(Some(tensor)) = CompressedTensor::try_of(theirs)
         && tensor.has_rows_of(incoming)
     {

@@ -20,7 +20,7 @@ use stoker_types::{ErrorKind, TableName};
 
 use crate::exact_commit::{ExactCommit, IndifferentTo};
 use crate::lineage::{Lineage, Traces};
-use crate::write::{FragmentDraft, check_names, check_schema, with_media_uncompressed};
+use crate::write::{FragmentDraft, check_names, check_schema, with_larger_losses, with_media_uncompressed};
 use crate::{Error, LakeStore, Result, Table};
 
 /// The key of the transaction property that holds an idempotency key.
@@ -81,6 +81,9 @@ impl LakeStore {
     /// With a key, an earlier commit of the same key is looked up first. If there is one, its version is returned and
     /// nothing is committed.
     ///
+    /// If rows are appended that have larger errors in lossy columns than the table says, a version before says so first: at
+    /// no version are the errors larger than said.
+    ///
     /// # Errors
     /// [`Error::UnsafeStore`], [`Error::TableExists`], [`Error::NotFound`], [`Error::InvalidData`] for a schema that
     /// does not fit and for fragments whose files a drop of the table removed, [`Error::Overtaken`] as
@@ -94,6 +97,9 @@ impl LakeStore {
         fragments: Vec<FragmentDraft>,
         key: Option<CommitKey<'_>>,
     ) -> Result<u64> {
+        if matches!(mode, CommitMode::Append | CommitMode::CreateOrAppend) {
+            self.note_losses(name, &fragments).await?;
+        }
         self.commit_after(None, name, schema, mode, fragments, key).await
     }
 
@@ -262,7 +268,8 @@ impl LakeStore {
             }
             (CommitMode::Create | CommitMode::CreateOrAppend | CommitMode::Overwrite, _) => {
                 check_names(name, schema)?;
-                let schema = Schema::try_from(with_media_uncompressed(schema).as_ref());
+                let schema = with_larger_losses(schema, drafts);
+                let schema = Schema::try_from(with_media_uncompressed(&schema).as_ref());
                 let schema = schema.map_err(|source| Error::storage(format!("creating table {name}"), source))?;
                 fits(&schema)?;
                 Ok(Operation::Overwrite { fragments, schema, config_upsert_values: None, initial_bases: None })

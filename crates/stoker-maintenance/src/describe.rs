@@ -1,7 +1,7 @@
 //! The layout of a table's columns in storage.
 
 use arrow_schema::Field;
-use stoker_columns::{CompressedTensor, is_heavy, kind_of};
+use stoker_columns::{CompressedTensor, LossyColumn, is_heavy, kind_of};
 use stoker_lake::{ColumnSurvey, Result, Table};
 use stoker_types::ColumnLayout;
 
@@ -25,7 +25,13 @@ pub async fn describe(table: &Table) -> Result<Vec<ColumnLayout>> {
 pub(crate) fn layout(table: &Table, field: &Field, survey: &ColumnSurvey) -> ColumnLayout {
     let obstacle = survey.obstacle();
     let compressed = CompressedTensor::try_of(field).ok().flatten();
-    let plain_bytes = |tensor: &CompressedTensor| table.num_rows().saturating_mul(tensor.row().num_bytes() as u64);
+    let lossy = LossyColumn::of(field);
+    let row_bytes = match (&compressed, &lossy) {
+        (Some(tensor), _) => Some(tensor.row().num_bytes()),
+        (None, Some(lossy)) => lossy.plain_row_bytes(field),
+        (None, None) => None,
+    };
+    let codec = compressed.map(|tensor| tensor.codec.to_string());
     ColumnLayout {
         name: field.name().clone(),
         data_type: field.data_type().to_string(),
@@ -39,8 +45,9 @@ pub(crate) fn layout(table: &Table, field: &Field, survey: &ColumnSurvey) -> Col
         why_not_dense: obstacle.map(|obstacle| obstacle.to_string()),
         compression: survey.encodings.join(", "),
         unchecked_fragments: survey.unchecked.count as u64,
-        codec: compressed.as_ref().map(|tensor| tensor.codec.to_string()),
-        plain_bytes: compressed.as_ref().map(plain_bytes),
+        codec: codec.or_else(|| lossy.as_ref().map(|lossy| lossy.codec.clone())),
+        plain_bytes: row_bytes.map(|bytes| table.num_rows().saturating_mul(bytes as u64)),
         decode_bytes_per_sec: None,
+        max_abs_error: lossy.and_then(|lossy| lossy.max_abs_error),
     }
 }

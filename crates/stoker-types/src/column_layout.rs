@@ -32,20 +32,25 @@ pub struct ColumnLayout {
     /// The number of fragments in which the values have no checksums, so that damage to them is not noticed.
     #[serde(default)]
     pub unchecked_fragments: u64,
-    /// How the rows of compressed tensors are written, such as `pco:8`; `None` for other columns.
+    /// How the rows of compressed tensors and of lossy columns are written, such as `pco:8` and `float16`; `None` for other
+    /// columns.
     #[serde(default)]
     pub codec: Option<String>,
-    /// The bytes of the tensors of all rows, where they are compressed; `None` for other columns.
+    /// The bytes of the tensors of all rows, as they were before they were compressed; `None` for other columns.
     #[serde(default)]
     pub plain_bytes: Option<u64>,
     /// The bytes of tensors that one thread decodes in a second, measured on the first rows. `None` for other columns, and
     /// where it was not measured.
     #[serde(default)]
     pub decode_bytes_per_sec: Option<u64>,
+    /// The largest absolute error of an element of a lossy column, as it was measured when rows were written; `None` for other
+    /// columns.
+    #[serde(default)]
+    pub max_abs_error: Option<f64>,
 }
 
 impl ColumnLayout {
-    /// How many times as large as on disk the tensors are; `None` for columns that are not compressed tensors.
+    /// How many times as large as on disk the tensors are; `None` for columns without a codec.
     pub fn ratio(&self) -> Option<f64> {
         self.plain_bytes.map(|plain| plain as f64 / self.bytes.max(1) as f64)
     }

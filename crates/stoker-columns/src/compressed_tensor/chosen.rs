@@ -4,6 +4,7 @@ use arrow_schema::{DataType, Field};
 use stoker_codec::Codec;
 
 use super::{CompressedTensor, is_compressed_tensor};
+use crate::lossy::chosen_lossy;
 use crate::{CODEC_KEY, TensorType, is_blob, is_encoded_image};
 
 /// Lance's field metadata keys for the compression of the values that it lays out.
@@ -19,12 +20,16 @@ pub fn with_codec(field: &Field, codec: &str) -> Field {
 }
 
 /// Returns the column that is written for one for which [`CODEC_KEY`] chooses a codec: tensors and vectors become compressed
-/// tensors. Other values get the setting by which Lance compresses them. `None` if nothing is chosen.
+/// tensors or, for `float16`, `bfloat16` and `jpeg`, [lossy columns](crate::LossyColumn). Other values get the setting by
+/// which Lance compresses them. `None` if nothing is chosen.
 ///
 /// # Errors
 /// What is wrong with the choice, as text for users.
 pub fn chosen_codec(field: &Field) -> Result<Option<Field>, String> {
     let Some(text) = field.metadata().get(CODEC_KEY).filter(|_| !is_compressed_tensor(field)) else { return Ok(None) };
+    if let Some(lossy) = chosen_lossy(field, text) {
+        return lossy.map(Some).map_err(|reason| format!("column {}: {reason}", field.name()));
+    }
     let fail = |reason: String| Err(format!("column {} with the codec {text:.60}: {reason}", field.name()));
     let codec = match text.parse::<Codec>() {
         Ok(codec) => codec,

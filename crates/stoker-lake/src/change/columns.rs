@@ -9,15 +9,18 @@ use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use lance_core::datatypes::Schema;
 use lance_table::format::{DataFile, Fragment};
 use lance_table::transaction::Operation;
-use stoker_columns::kind_of;
-use stoker_types::to_usize;
+use stoker_columns::{LOSSY_KEY, kind_of};
+use stoker_types::{TableName, to_usize};
 
 use super::ChangeNote;
 use super::rewrite::{FragmentColumns, WrittenFiles, lance_columns};
 use crate::exact_commit::{ExactChange, IndifferentTo};
 use crate::row_id_set::row_offset;
-use crate::write::{check_names, conform, with_media_uncompressed};
-use crate::{Error, LakeStore, Result, Table, WriteOptions};
+use crate::write::{check_names, conform, larger_losses, with_media_uncompressed};
+use crate::{Error, FragmentDraft, LakeStore, Result, Table, WriteOptions};
+
+/// The most attempts to note the errors of lossy columns while others change the columns.
+const NOTE_ATTEMPTS_MAX: u32 = 20;
 
 /// New columns of a table, whose values are written fragment by fragment and committed as one version.
 ///
@@ -116,6 +119,33 @@ impl LakeStore {
         check_names(table.name(), &ArrowSchema::new(vec![Field::new(name, DataType::Null, true)]))?;
         schema.validate().map_err(|source| Error::storage(attempted(), source))?;
         self.project(table, schema, note).await
+    }
+
+    /// Notes in the columns of a table that fragments, which will be appended to it, have larger errors than the columns say.
+    /// Does nothing for a table that does not exist.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if others change the columns again and again; storage errors.
+    pub(crate) async fn note_losses(&self, name: &TableName, drafts: &[FragmentDraft]) -> Result<()> {
+        let mut attempts_left = NOTE_ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            let Some(table) = self.try_latest(name).await? else { return Ok(()) };
+            let larger = larger_losses(&table.schema(), drafts);
+            if larger.is_empty() {
+                return Ok(());
+            }
+            let mut schema = table.dataset().schema().clone();
+            for field in &mut schema.fields {
+                if let Some(json) = larger.get(&field.name).and_then(|lossy| serde_json::to_string(lossy).ok()) {
+                    field.metadata.insert(LOSSY_KEY.into(), json);
+                }
+            }
+            match self.project(&table, schema, &ChangeNote::default()).await {
+                Err(Error::Conflict { .. }) if attempts_left > 0 => {}
+                done => return done.map(|_| ()),
+            }
+        }
     }
 
     /// Commits other columns of the same data files.

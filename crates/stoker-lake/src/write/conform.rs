@@ -1,10 +1,13 @@
 //! Adapts record batches to the schema of a table.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::ArrayData;
-use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
-use stoker_columns::{CompressedTensor, kind_of};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use stoker_columns::{CompressedTensor, LossyColumn, kind_of};
 use stoker_types::TableName;
 
 use super::schema::same_data_type;
@@ -43,6 +46,38 @@ pub(crate) fn conform(
         return Err(fail(format!("the table has no column {}", extra.name())));
     }
     RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
+}
+
+/// Replaces the values of lossy columns by what these columns hold, and notes the largest error of each.
+pub(crate) fn with_losses(
+    table: &TableName,
+    schema: &SchemaRef,
+    batch: &RecordBatch,
+    first_row: u64,
+    losses: &mut BTreeMap<String, f64>,
+) -> Result<RecordBatch> {
+    let mut batch = batch.clone();
+    for field in schema.fields() {
+        let (Some(lossy), Ok(index)) = (LossyColumn::of(field), batch.schema().index_of(field.name())) else {
+            continue;
+        };
+        let converted = lossy.convert(field, batch.column(index)).map_err(|wrong| {
+            let row = wrong.row.map_or_else(String::new, |row| format!(", row {}", first_row + row as u64));
+            let reason = format!("column {}{row}: {wrong}", field.name());
+            Error::InvalidData { table: table.to_string(), reason }
+        })?;
+        let Some((values, error)) = converted else { continue };
+        let known = losses.entry(field.name().clone()).or_insert(error);
+        *known = known.max(error);
+        let mut fields = batch.schema().fields().to_vec();
+        fields[index] = Arc::new(field.as_ref().clone().with_data_type(values.data_type().clone()).with_nullable(true));
+        let mut columns = batch.columns().to_vec();
+        columns[index] = values;
+        let replaced = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
+        let fail = |source: ArrowError| Error::InvalidData { table: table.to_string(), reason: source.to_string() };
+        batch = replaced.map_err(fail)?;
+    }
+    Ok(batch)
 }
 
 /// Returns the frames of tensors, if the table has them compressed.

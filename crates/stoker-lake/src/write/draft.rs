@@ -1,10 +1,15 @@
 //! Fragments that are written but not yet committed.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{FieldRef, Schema as ArrowSchema};
 use futures::future::try_join_all;
 use lance_core::datatypes::Schema;
 use lance_table::format::{DataFile, Fragment};
 use object_store::ObjectStoreExt;
 use serde::{Deserialize, Serialize};
+use stoker_columns::LossyColumn;
 use stoker_types::TableName;
 
 use crate::{Error, LakeStore, Result};
@@ -17,11 +22,14 @@ pub struct FragmentDraft {
     bytes: u64,
     /// The path of the field that each field id in the files denotes.
     fields: Vec<(i32, String)>,
+    /// The largest error of each lossy column in the rows, or in rows before them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    losses: BTreeMap<String, f64>,
 }
 
 impl FragmentDraft {
-    pub(crate) fn new(fragment: Fragment, bytes: u64, schema: &Schema) -> Self {
-        Self { fragment, bytes, fields: field_names(schema) }
+    pub(crate) fn new(fragment: Fragment, bytes: u64, schema: &Schema, losses: &BTreeMap<String, f64>) -> Self {
+        Self { fragment, bytes, fields: field_names(schema), losses: losses.clone() }
     }
 
     /// The number of rows.
@@ -47,6 +55,31 @@ impl FragmentDraft {
     pub(crate) fn into_fragment(self) -> Fragment {
         self.fragment
     }
+}
+
+/// Returns the columns of a table with the metadata that is to change because the fragments have larger errors: the name of each
+/// column, and its metadata.
+pub(crate) fn larger_losses(schema: &ArrowSchema, drafts: &[FragmentDraft]) -> BTreeMap<String, LossyColumn> {
+    let mut larger = BTreeMap::new();
+    for (column, error) in drafts.iter().flat_map(|draft| &draft.losses) {
+        let known = larger.get(column).cloned();
+        let known = known.or_else(|| schema.field_with_name(column).ok().and_then(LossyColumn::of));
+        if let Some(known) = known.filter(|known| known.with_error(*error) != *known) {
+            larger.insert(column.clone(), known.with_error(*error));
+        }
+    }
+    larger
+}
+
+/// Returns a schema with the errors of the fragments.
+pub(crate) fn with_larger_losses(schema: &ArrowSchema, drafts: &[FragmentDraft]) -> ArrowSchema {
+    let larger = larger_losses(schema, drafts);
+    let field = |field: &FieldRef| match larger.get(field.name()) {
+        Some(lossy) => Arc::new(lossy.put(field.as_ref().clone())),
+        None => field.clone(),
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
+    ArrowSchema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 impl LakeStore {

@@ -8,8 +8,10 @@ mod schema;
 mod table_writer;
 
 pub(crate) use column_file::FragmentFiles;
+use conform::with_losses;
 pub(crate) use conform::{conform, retype};
 pub use draft::FragmentDraft;
+pub(crate) use draft::{larger_losses, with_larger_losses};
 pub(crate) use page_buffer::compact;
 pub(crate) use schema::{check_names, check_schema, with_media_uncompressed};
 pub use table_writer::{TableWriter, WriteOptions};

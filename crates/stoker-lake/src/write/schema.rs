@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_columns::{CompressedTensor, EXTENSION_METADATA_KEY, kind_of, same_meaning};
+use stoker_columns::{CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, kind_of, same_meaning};
 use stoker_types::TableName;
 
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
 }
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any order. Tensors
-/// can be added to a column that compresses them.
+/// can be added to a column that compresses them, or holds them with an error.
 pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema) -> Result<()> {
     let fail = |reason| Err(Error::InvalidData { table: table.to_string(), reason });
     for field in expected.fields() {
@@ -80,6 +80,9 @@ fn same_type(expected: &Field, found: &Field) -> bool {
         && tensor.has_rows_of(found)
     {
         return !found.is_nullable();
+    }
+    if LossyColumn::of(expected).is_some_and(|lossy| lossy.takes(expected, found)) {
+        return expected.is_nullable() || !found.is_nullable();
     }
     same_data_type(expected.data_type(), found.data_type())
         && (expected.is_nullable() || !found.is_nullable())

@@ -1,5 +1,6 @@
 //! Writes record batches as fragments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
@@ -9,7 +10,7 @@ use lance_table::format::Fragment;
 use stoker_types::{TableName, to_usize};
 
 use super::conform::conform;
-use super::{FragmentDraft, FragmentFiles, check_names, check_schema, with_media_uncompressed};
+use super::{FragmentDraft, FragmentFiles, check_names, check_schema, with_losses, with_media_uncompressed};
 use crate::{Error, LakeStore, Result, Table};
 
 /// Limits on the sizes of fragments and pages.
@@ -45,6 +46,8 @@ pub struct TableWriter {
     incomplete: bool,
     open: Option<OpenFragment>,
     drafts: Vec<FragmentDraft>,
+    /// The largest error of each lossy column so far.
+    losses: BTreeMap<String, f64>,
 }
 
 /// The table and the options of a writer. They are separate from the open files, which threads cannot share.
@@ -95,7 +98,7 @@ impl LakeStore {
             }
         };
         let target = Target { lake: self.clone(), name: name.clone(), schema, lance_schema, options };
-        Ok(TableWriter { target, num_rows: 0, incomplete: false, open: None, drafts: Vec::new() })
+        Ok(TableWriter::new(target))
     }
 }
 
@@ -104,11 +107,16 @@ impl Table {
     pub(crate) fn writer(&self, options: WriteOptions) -> TableWriter {
         let (lake, name, schema) = (self.lake().clone(), self.name().clone(), self.schema());
         let target = Target { lake, name, schema, lance_schema: self.dataset().schema().clone(), options };
-        TableWriter { target, num_rows: 0, incomplete: false, open: None, drafts: Vec::new() }
+        TableWriter::new(target)
     }
 }
 
 impl TableWriter {
+    fn new(target: Target) -> Self {
+        let (drafts, losses) = (Vec::new(), BTreeMap::new());
+        Self { target, num_rows: 0, incomplete: false, open: None, drafts, losses }
+    }
+
     /// The schema with which rows are written. A commit needs it.
     pub fn schema(&self) -> SchemaRef {
         self.target.schema.clone()
@@ -123,7 +131,8 @@ impl TableWriter {
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let Target { name, schema, options, .. } = &self.target;
         let (rows_max, bytes_max) = (options.rows_per_fragment_max, options.bytes_per_fragment_max);
-        let batch = conform(name, schema, batch, self.num_rows)?;
+        let batch = with_losses(name, schema, batch, self.num_rows, &mut self.losses)?;
+        let batch = conform(name, schema, &batch, self.num_rows)?;
         self.check_complete()?;
         self.incomplete = true;
         let row_bytes = (bytes_of(&batch) / batch.num_rows().max(1) as u64).max(1);
@@ -191,7 +200,7 @@ impl TableWriter {
             fragment.files.push(file);
             bytes += size;
         }
-        self.drafts.push(FragmentDraft::new(fragment, bytes, &self.target.lance_schema));
+        self.drafts.push(FragmentDraft::new(fragment, bytes, &self.target.lance_schema, &self.losses));
         Ok(())
     }
 }

@@ -281,6 +281,7 @@ fn documents() -> Vec<Vec<u8>> {
         codec: Some("pco:8".into()),
         plain_bytes: Some(9),
         decode_bytes_per_sec: Some(1 << 30),
+        max_abs_error: Some(0.5),
     };
     let finding = Finding {
         column: Some("image".into()),
