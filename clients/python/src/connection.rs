@@ -61,6 +61,7 @@ pub(crate) struct StreamRequest {
     block_bytes: Option<u64>,
     num_lanes: Option<u32>,
     order_version: Option<u32>,
+    weight: Option<String>,
     /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
@@ -445,6 +446,7 @@ impl StreamRequest {
             block_bytes: self.block_bytes.unwrap_or(defaults.block_bytes),
             num_lanes: self.num_lanes.unwrap_or(defaults.num_lanes),
             order_version: self.order_version,
+            weight: self.weight.clone(),
         })
     }
 }

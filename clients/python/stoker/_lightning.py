@@ -78,7 +78,7 @@ class DataModule(LightningDataModule):
         if name != "train":
             # Each row once, in the order of the query, from the first one in each pass.
             options.update(evaluation=True, shuffle=False)
-            for only_of_training in ("run_id", "run_log", "last_batch", "drop_last", "epoch"):
+            for only_of_training in ("run_id", "run_log", "last_batch", "drop_last", "epoch", "weight"):
                 options.pop(only_of_training, None)
         return self._sources[name].torch(**options)
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table"]
+__all__ = ["column_name", "quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table"]
+
+
+def column_name(option: str, name: object) -> str:
+    """Returns the name of a column.
+
+    Raises:
+        InvalidRequestError: The value of the option is no text.
+    """
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of a column")
+    return name
 
 
 def quoted_table(option: str, name: object) -> str:

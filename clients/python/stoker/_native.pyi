@@ -12,6 +12,7 @@ class StreamRequest(TypedDict):
     block_bytes: int | None
     num_lanes: int | None
     order_version: int | None
+    weight: str | None
     weights: list[float] | None
     stop: str
     epoch_rows: int

@@ -11,6 +11,7 @@ from stoker import _distributed, _native
 from stoker._compression import Compression
 from stoker._config import slice_config
 from stoker._decode import ColumnDecoder
+from stoker._names import column_name
 from stoker._nulls import refuse_nulls
 from stoker._numbers import whole, whole_or_none
 from stoker._stream import Stream
@@ -74,6 +75,7 @@ class StreamSource(ABC):
         block_bytes: int | None = None,
         num_lanes: int | None = None,
         order_version: int | None = None,
+        weight: str | None = None,
         bad_rows: BadRows = "error",
         max_bad_share: float | None = None,
         verify: bool = True,
@@ -129,6 +131,10 @@ class StreamSource(ABC):
                 half of the memory or less. Mixtures have version 1. Default: the version of the run that ``run_id``
                 names, or of the state that :meth:`Stream.load_state_dict` loads; otherwise 2, or 1 if all rows fit
                 ``shuffle_window_bytes``.
+            weight: A column of the query with a number for each row: how often the row comes in an epoch, on average. A
+                row of weight 2.5 comes two or three times, one of weight 0 never; which it is, is drawn from the seed
+                for each epoch. An epoch has as many rows as the weights add up to, rounded down. Each query of a
+                mixture needs the column. Default: each row comes once.
             bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose value
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which
@@ -205,6 +211,7 @@ class StreamSource(ABC):
             "block_bytes": whole_or_none("block_bytes", block_bytes, 1),
             "num_lanes": whole_or_none("num_lanes", num_lanes, 1, _LANES_MAX),
             "order_version": whole_or_none("order_version", order_version, 1, 2),
+            "weight": None if weight is None else column_name("weight", weight),
             "weights": None if mixing is None else mixing.weights,
             "stop": "first" if mixing is None else mixing.stop,
             "epoch_rows": 0 if mixing is None else mixing.epoch_rows,

@@ -60,6 +60,9 @@ pub struct StreamArgs {
     /// How rows are shuffled
     #[arg(long, value_enum, default_value = "block", requires = "query")]
     shuffle: Shuffle,
+    /// A column with a number for each row: how often it comes in an epoch, on average [default: each row comes once]
+    #[arg(long, value_name = "COLUMN", requires = "query")]
+    weight: Option<String>,
     /// What to do with a last batch that is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
     last_batch: Option<Last>,
@@ -200,7 +203,9 @@ impl StreamArgs {
     }
 
     fn plan(&self, query: &str) -> anyhow::Result<PlanRequest> {
-        let options = StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), ..StreamOptions::default() };
+        let weight = self.weight.clone();
+        let options =
+            StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), weight, ..StreamOptions::default() };
         let query = Query::new(query, &parse_params(&self.params));
         let run_id = self.run_id.as_deref().map(RunId::try_new).transpose()?;
         Ok(PlanRequest { run_id, ..PlanRequest::new(query, options) })

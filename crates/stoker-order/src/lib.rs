@@ -9,7 +9,8 @@
 //!
 //! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set, in constant time and without memory
 //! per row. [`EpochOrder::position`] is its inverse. [`Mixture`] distributes draws over several row sets.
-//! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers.
+//! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers. Where the rows of a
+//! row set have weights, an order visits weighted ordinals, which a [`WeightedEpoch`] maps to rows.
 //! `crates/stoker-order/ORDER.md` specifies the order precisely enough to implement it again.
 
 #![warn(clippy::disallowed_methods)]
@@ -21,13 +22,15 @@ mod mixture;
 mod permutation;
 mod rounds;
 mod stream_order;
+mod weighted;
 mod window_order;
 
 pub use delay_line::{BlockPiece, DelayLine, SuperStride};
 pub use epoch_order::EpochOrder;
 pub use mixture::{Draw, Mixture};
 pub use permutation::{Key, Permutation};
-pub use stream_order::{StreamOrder, StreamOrders, Visit};
+pub use stream_order::{StreamOrder, StreamOrders, Visit, source_seed};
+pub use weighted::{WEIGHT_GROUP_ROWS, WEIGHT_MAX, WeightSums, WeightedEpoch, WeightedGroup};
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ pub struct Visit {
     pub epoch: u64,
     /// The position in that epoch of the source, not of the stream.
     pub position: u64,
-    /// The ordinal of the row in the source's row set.
+    /// The ordinal of the row in the source's row set or, if its rows have weights, the weighted ordinal.
     pub ordinal: u64,
 }
 
@@ -54,17 +54,21 @@ struct Source {
     seed: u64,
 }
 
+/// Returns the seed of the orders of a source of a stream with `seed`.
+pub fn source_seed(seed: u64, is_mixture: bool, source: usize) -> u64 {
+    match is_mixture {
+        false => seed,
+        true => Key::new(seed).with(SOURCE).with(source as u64).bits(),
+    }
+}
+
 impl StreamOrders {
     /// Makes the orders of a valid specification.
     pub fn new(spec: &StreamSpec) -> Self {
-        let seed = |index: usize| match spec.mixture {
-            None => spec.seed,
-            Some(_) => Key::new(spec.seed).with(SOURCE).with(index as u64).bits(),
-        };
         let source = |(index, source): (usize, &SourceSpec)| Source {
             num_rows: source.num_rows,
             order: source.order.clone(),
-            seed: seed(index),
+            seed: source_seed(spec.seed, spec.mixture.is_some(), index),
         };
         Self {
             num_rows: spec.num_rows,

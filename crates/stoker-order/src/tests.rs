@@ -7,6 +7,7 @@ use crate::{EpochOrder, Key, Permutation};
 
 mod delay_line;
 mod mixture;
+mod weighted;
 
 fn options(mode: ShuffleMode, num_lanes: u32, rows_per_block: u64, rows_per_window: u64) -> OrderOptions {
     OrderOptions { mode, num_lanes, rows_per_block, mixing: Mixing::Windows { rows_per_window } }

@@ -54,6 +54,20 @@ pub enum Error {
         /// The index of the query, from zero.
         query: usize,
     },
+    /// The column of weights cannot be used.
+    #[error("weight column {column:?}: {reason}")]
+    Weight {
+        /// The column.
+        column: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The temporary file of the weights of many rows cannot be written or read.
+    #[error("the temporary file of weights failed: {source}; TMPDIR names the folder for it, which needs 4 bytes per row")]
+    WeightFile {
+        /// The reason.
+        source: std::io::Error,
+    },
     /// A row is bad every time it is read.
     #[error(
         "row {address:#x} of {table} is bad: {reason}; use bad_rows=\"substitute\" to continue with another row in its \
@@ -134,7 +148,10 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
             Error::Batch(error) => error.kind(),
-            Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } => ErrorKind::InvalidRequest,
+            Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } | Error::Weight { .. } => {
+                ErrorKind::InvalidRequest
+            }
+            Error::WeightFile { .. } => ErrorKind::ResourceExhausted,
             Error::BadRow { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::RunMismatch { .. } => ErrorKind::StateMismatch,
             Error::RunOfAnother { .. } => ErrorKind::PermissionDenied,

@@ -43,12 +43,10 @@ impl FoundRows {
     /// Resolves the rows of visits.
     pub async fn of(plan: &PlanInner, visits: &[Visit]) -> Result<Self> {
         if let [source] = &plan.sources[..] {
-            let ordinals = visits.iter().map(|visit| visit.ordinal).collect();
-            return Ok(Self { sources: Vec::new(), by_source: vec![SourceRows::of(source, ordinals).await?] });
+            return Ok(Self { sources: Vec::new(), by_source: vec![SourceRows::of_visits(source, visits.iter()).await?] });
         }
         let by_source = plan.sources.iter().enumerate().map(|(index, source)| {
-            let mine = visits.iter().filter(|visit| visit.source == index);
-            SourceRows::of(source, mine.map(|visit| visit.ordinal).collect())
+            SourceRows::of_visits(source, visits.iter().filter(move |visit| visit.source == index))
         });
         let by_source = try_join_all(by_source).await?;
         Ok(Self { sources: visits.iter().map(|visit| visit.source).collect(), by_source })
@@ -64,8 +62,21 @@ impl SourceRows {
         ordinals.into()
     }
 
-    /// Resolves the rows with these ordinals.
-    async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
+    /// Resolves the rows of visits of the source.
+    async fn of_visits<'a>(source: &SourcePlan, visits: impl Iterator<Item = &'a Visit>) -> Result<Self> {
+        if source.weights.is_none() {
+            return Self::of(source, visits.map(|visit| visit.ordinal).collect()).await;
+        }
+        let visits: Vec<(u64, u64)> = visits.map(|visit| (visit.epoch, visit.ordinal)).collect();
+        let mut ordinals = Vec::with_capacity(visits.len());
+        for same in visits.chunk_by(|one, next| one.0 == next.0) {
+            ordinals.extend(source.row_ordinals(same[0].0, same.iter().map(|(_, ordinal)| *ordinal).collect())?);
+        }
+        Self::of(source, ordinals).await
+    }
+
+    /// Resolves the rows with these ordinals, which need not ascend.
+    pub async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
         if ordinals.is_sorted_by(|one, next| one < next) {
             return Ok(Self {
                 rows: source.row_set.resolve(&ordinals).await?,

@@ -49,6 +49,7 @@ mod substitute;
 mod unit;
 mod unit_clock;
 mod verify;
+mod weights;
 
 pub use bad_row_log::log_bad_rows;
 pub use batch_stream::BatchStream;

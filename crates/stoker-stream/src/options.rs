@@ -9,7 +9,7 @@ use crate::source::SourcePlan;
 /// Returns the order options of each source. Mixtures have windows, whatever version the options name. Their windows
 /// divide the bytes such that all windows are used up at the same time.
 pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &[f64]) -> Vec<OrderOptions> {
-    let rows = |source: &SourcePlan| source.row_set.num_rows();
+    let rows = SourcePlan::epoch_rows;
     if weights.is_empty() {
         return sources.iter().map(|source| options.order(rows(source), source.row_bytes)).collect();
     }

@@ -9,7 +9,7 @@ use futures::future::{join, try_join_all};
 use stoker_batch::check_batches;
 use stoker_clock::Clock;
 use stoker_lake::{LakeStore, Table};
-use stoker_order::StreamOrders;
+use stoker_order::{StreamOrders, source_seed};
 use stoker_sql::{Engine, RowSet};
 use stoker_types::{
     Digest, ErrorKind, MIXTURE_VERSION, Mixing, MixtureSegment, MixtureSpec, OrderOptions, ParamValue, PlanRequest,
@@ -23,6 +23,7 @@ use crate::light_blocks::LightBlocks;
 use crate::options::orders;
 use crate::part_plan::PartSize;
 use crate::source::{ColumnPlan, SourcePlan, unify};
+use crate::weights::RowWeights;
 use crate::{BatchStream, Error, PartStream, Resources, Result, removed, run};
 
 /// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
@@ -86,17 +87,22 @@ impl StreamPlan {
         let PlanRequest { queries, options, .. } = request;
         let mix = request.mix.as_ref();
         let slots = mix.map(|mix| slots_for(&mix.weights)).transpose()?;
-        let source = |query: &Query| {
+        let source = |(index, query): (usize, &Query)| {
             let query = query.clone();
             async move {
                 let sample = engine.sample(&query.sql, &query.params).await?;
                 let row_set = async { Ok(engine.row_set(&sample).await?) };
-                SourcePlan::with_row_set(sample.clone(), row_set).await
+                let mut source = SourcePlan::with_row_set(sample.clone(), row_set).await?;
+                if let Some(column) = &options.weight {
+                    let seed = source_seed(options.seed, mix.is_some(), index);
+                    source.weights = Some(RowWeights::read(&source, column, seed).await?);
+                }
+                Ok::<_, Error>(source)
             }
         };
-        let mut sources = try_join_all(queries.iter().map(source)).await?;
+        let mut sources = try_join_all(queries.iter().enumerate().map(source)).await?;
         let schema = unify(&mut sources)?;
-        if let (Some(_), Some(empty)) = (mix, sources.iter().position(|source| source.row_set.num_rows() == 0)) {
+        if let (Some(_), Some(empty)) = (mix, sources.iter().position(|source| source.epoch_rows() == 0)) {
             return Err(Error::EmptySource { query: empty });
         }
         let weights: Vec<f64> = slots.iter().flatten().map(|slots| f64::from(*slots)).collect();
@@ -108,8 +114,9 @@ impl StreamPlan {
             snapshots: source.query.snapshots().to_vec(),
             tables: source.row_set.sources().iter().map(Table::snapshot).collect(),
             row_set: source.row_set.digest(),
-            num_rows: source.row_set.num_rows(),
+            num_rows: source.epoch_rows(),
             order,
+            weight: source.weights.as_ref().map(|weights| weights.spec().clone()),
         };
         let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
         sources_spec.iter().try_for_each(|source| source.order.validate())?;
@@ -167,7 +174,7 @@ impl StreamPlan {
 
     async fn load_pinned(engine: &Engine, spec: &StreamSpec) -> Result<(SchemaRef, Vec<SourcePlan>)> {
         let stream_id = spec.stream_id();
-        let source = |source: &SourceSpec| {
+        let source = |(index, source): (usize, &SourceSpec)| {
             let source = source.clone();
             async move {
                 let query = engine.sample_at(&source.sql, &source.params, &source.snapshots).await?;
@@ -176,10 +183,17 @@ impl StreamPlan {
                     check_row_set(&row_set, &source, stream_id)?;
                     Ok(row_set)
                 };
-                SourcePlan::with_row_set(query.clone(), row_set).await
+                let mut plan = SourcePlan::with_row_set(query.clone(), row_set).await?;
+                if let Some(weight) = &source.weight {
+                    let seed = source_seed(spec.seed, spec.mixture.is_some(), index);
+                    let weights = RowWeights::read(&plan, &weight.column, seed).await?;
+                    check_weights(&weights, &source, stream_id)?;
+                    plan.weights = Some(weights);
+                }
+                Ok::<_, Error>(plan)
             }
         };
-        let mut sources = try_join_all(spec.sources.iter().map(source)).await?;
+        let mut sources = try_join_all(spec.sources.iter().enumerate().map(source)).await?;
         Ok((unify(&mut sources)?, sources))
     }
 
@@ -335,14 +349,24 @@ impl PlanInner {
 /// Checks that a row set is the one that a specification names.
 fn check_row_set(row_set: &RowSet, source: &SourceSpec, stream_id: Digest) -> Result<()> {
     let mismatch = |reason| Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason });
-    if row_set.num_rows() != source.num_rows {
-        return mismatch(format!("{} rows were planned, {} were found", source.num_rows, row_set.num_rows()));
+    if row_set.num_rows() != source.row_set_rows() {
+        return mismatch(format!("{} rows were planned, {} were found", source.row_set_rows(), row_set.num_rows()));
     }
     let tables: Vec<_> = row_set.sources().iter().map(Table::snapshot).collect();
     if tables != source.tables {
         return mismatch(format!("its rows come from {tables:?}, not from {:?}", source.tables));
     }
     Ok(())
+}
+
+/// Checks that weights are the ones that a specification names.
+fn check_weights(weights: &RowWeights, source: &SourceSpec, stream_id: Digest) -> Result<()> {
+    let (found, rows) = (weights.spec(), weights.epoch_rows());
+    if source.weight.as_ref() == Some(found) && source.num_rows == rows {
+        return Ok(());
+    }
+    let reason = format!("the weights in column {:?} are others: {rows} rows per epoch", found.column);
+    Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason })
 }
 
 /// The interval at which an open stream checks whether its snapshots are held for long enough. Usually they are.

@@ -194,7 +194,7 @@ impl Reader<'_> {
     }
 
     /// Reads the light columns of rows of a source.
-    async fn read_light(self, source: &SourcePlan, found: &SourceRows) -> Result<(Vec<Option<ArrayRef>>, Damaged)> {
+    pub async fn read_light(self, source: &SourcePlan, found: &SourceRows) -> Result<(Vec<Option<ArrayRef>>, Damaged)> {
         let Self { scan, clock, is_first, .. } = self;
         read_light(source, scan, clock, &found.rows, &found.unique_ordinals(), is_first).await
     }
@@ -227,7 +227,7 @@ impl Reader<'_> {
 }
 
 /// Returns arrays with the values at these indexes.
-fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Option<ArrayRef>>> {
+pub(crate) fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Option<ArrayRef>>> {
     if places.iter().copied().eq(0..places.len() as u64) {
         return Ok(arrays);
     }

@@ -5,7 +5,7 @@ use stoker_dialect::is_same_query;
 use stoker_lake::PutOutcome;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions, StreamSpec, slots_for,
+    Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions, StreamSpec, WEIGHT_VERSION, WeightSpec, slots_for,
 };
 
 use crate::options::orders;
@@ -148,7 +148,16 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
         let order = orders.get(index).unwrap_or(&known.order).clone();
         // If the request has another text of the same query, the run's text is used.
         let sql = if is_same_query(&known.sql, &query.sql) { &known.sql } else { &query.sql };
-        sources.push(SourceSpec { sql: sql.clone(), params: query.params.clone(), order, ..known.clone() });
+        let weight = request.options.weight.as_ref().map(|column| match &known.weight {
+            Some(weight) => WeightSpec { column: column.clone(), ..weight.clone() },
+            None => WeightSpec {
+                version: WEIGHT_VERSION,
+                column: column.clone(),
+                num_rows: known.num_rows,
+                digest: known.row_set,
+            },
+        });
+        sources.push(SourceSpec { sql: sql.clone(), params: query.params.clone(), order, weight, ..known.clone() });
     }
     spec.sources = sources;
     match (&mut spec.mixture, &request.mix, weights) {

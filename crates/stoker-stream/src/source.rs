@@ -9,6 +9,7 @@ use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
 
 use crate::light_blocks::LightBlocks;
+use crate::weights::RowWeights;
 use crate::{Error, Result};
 
 /// Local rows of at least this many bytes are read one by one for the price of whole blocks: a system call costs as
@@ -30,6 +31,8 @@ pub(crate) struct SourcePlan {
     pub row_bytes: u64,
     /// The light columns that are read in blocks.
     pub light: LightBlocks,
+    /// How often each row comes in an epoch, or `None` if each comes once.
+    pub weights: Option<RowWeights>,
 }
 
 /// How one output column is read.
@@ -89,7 +92,20 @@ impl SourcePlan {
             };
             columns.push(plan);
         }
-        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1), light: LightBlocks::default() })
+        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1), light: LightBlocks::default(), weights: None })
+    }
+
+    /// Returns the number of rows in an epoch.
+    pub fn epoch_rows(&self) -> u64 {
+        self.weights.as_ref().map_or(self.row_set.num_rows(), RowWeights::epoch_rows)
+    }
+
+    /// Returns the ordinals of the rows that an epoch has at some ordinals of its order.
+    pub fn row_ordinals(&self, epoch: u64, ordinals: Vec<u64>) -> Result<Vec<u64>> {
+        match &self.weights {
+            None => Ok(ordinals),
+            Some(weights) => weights.ordinals(epoch, &ordinals),
+        }
     }
 
     /// Returns whether rows are so large, and their files local, that reading rows one by one costs no more than

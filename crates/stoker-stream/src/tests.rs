@@ -31,6 +31,7 @@ mod rows_beside;
 mod shared;
 mod spans;
 mod stalls;
+mod weights;
 
 /// The size of a tensor in bytes. It is more than a kibibyte, so that the column is heavy.
 const WIDTH: usize = 1_100;
@@ -77,7 +78,7 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
     let (shuffle_window_bytes, block_bytes) = (Some(400 << 10), 8 << 10);
     let options =
-        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: Some(1) };
+        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: Some(1), weight: None };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 

@@ -70,7 +70,7 @@ pub use receipt::{
 pub use run_entry::{BadRowEntry, RunEntry, RunEvent};
 pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
-pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec};
+pub use spec::{SPEC_VERSION, SourceSpec, StreamSpec, WEIGHT_VERSION, WeightSpec};
 pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use statement::{ProgressSink, StatementOutcome, StatementProgress};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};

@@ -69,6 +69,9 @@ impl PlanRequest {
         if let Some(version) = self.options.order_version.filter(|version| !ORDER_VERSIONS.contains(version)) {
             return fail("order_version", format!("it is {version}; it must be 1 or 2"));
         }
+        if self.options.weight.as_deref() == Some("") {
+            return fail("weight", "it is empty; name a column of the query".into());
+        }
         match &self.mix {
             None if self.queries.len() == 1 => Ok(()),
             None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
@@ -104,6 +107,9 @@ pub struct StreamOptions {
     /// The version of the order's definition, 1 or 2. By default, the version of the run if it exists; otherwise 2 if rows
     /// are shuffled in blocks and a delay line does not hold all of them, and else 1. Mixtures always have version 1.
     pub order_version: Option<u32>,
+    /// The column of each query that tells how often its rows come in an epoch, on average. By default, each row comes
+    /// once.
+    pub weight: Option<String>,
 }
 
 /// The versions of the order's definition ([`Mixing`]).
@@ -118,6 +124,7 @@ impl Default for StreamOptions {
             block_bytes: 512 << 10,
             num_lanes: 48,
             order_version: None,
+            weight: None,
         }
     }
 }

@@ -41,10 +41,42 @@ pub struct SourceSpec {
     pub tables: Vec<Snapshot>,
     /// The digest of the row set.
     pub row_set: Digest,
-    /// The number of rows in the row set.
+    /// The number of rows in an epoch: those of the row set or, with weights, as many as the weights add up to.
     pub num_rows: u64,
     /// The options of the order.
     pub order: OrderOptions,
+    /// How often each row comes in an epoch, or `None` if each comes once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<WeightSpec>,
+}
+
+/// The weights of the rows of a query: how often each of them comes in an epoch, on average.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightSpec {
+    /// The version of the definition of weighted epochs, [`WEIGHT_VERSION`].
+    pub version: u32,
+    /// The column of the query that has the weights.
+    pub column: String,
+    /// The number of rows in the row set.
+    pub num_rows: u64,
+    /// The digest of the weights, in the order of the rows.
+    pub digest: Digest,
+}
+
+/// The version of the definition of weighted epochs (`crates/stoker-order/ORDER.md`).
+pub const WEIGHT_VERSION: u32 = 1;
+
+impl SourceSpec {
+    /// Returns the number of rows in the row set.
+    pub fn row_set_rows(&self) -> u64 {
+        self.weight.as_ref().map_or(self.num_rows, |weight| weight.num_rows)
+    }
+
+    /// Returns the column of the weights as text.
+    fn weight_column(&self) -> &str {
+        self.weight.as_ref().map_or("none", |weight| weight.column.as_str())
+    }
 }
 
 impl StreamSpec {
@@ -147,6 +179,12 @@ impl StreamSpec {
             |reason: &str| Err(Error::Malformed { what: "stream specification", reason: reason.to_string() });
         for source in &self.sources {
             source.order.validate()?;
+            if let Some(weight) = source.weight.as_ref().filter(|weight| weight.version != WEIGHT_VERSION) {
+                let version = weight.version;
+                return malformed(&format!(
+                    "its weights have version {version}; this build of Stoker reads {WEIGHT_VERSION}"
+                ));
+            }
         }
         match (&self.mixture, self.sources.as_slice()) {
             (_, []) => malformed("it has no query"),
@@ -176,6 +214,7 @@ impl StreamSpec {
             check("snapshots", list(&mine.snapshots), list(&theirs.snapshots));
             check("rows", mine.num_rows.to_string(), theirs.num_rows.to_string());
             check("row set", mine.row_set.short(), theirs.row_set.short());
+            check("weight", mine.weight_column().into(), theirs.weight_column().into());
             check("order options", mine.order.to_string(), theirs.order.to_string());
         }
         let weights = |spec: &StreamSpec| spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);

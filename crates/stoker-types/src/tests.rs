@@ -67,6 +67,7 @@ fn spec(num_rows: u64) -> StreamSpec {
             rows_per_block: 3,
             mixing: Mixing::Windows { rows_per_window: 70 },
         },
+        weight: None,
     };
     StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }
 }

@@ -73,6 +73,7 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
         block_bytes: options.block_bytes,
         num_lanes: options.num_lanes,
         order_version: options.order_version.unwrap_or(0),
+        weight: options.weight.clone().unwrap_or_default(),
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
     };
@@ -113,6 +114,7 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
         block_bytes: or(query.block_bytes, defaults.block_bytes),
         num_lanes: if query.num_lanes == 0 { defaults.num_lanes } else { query.num_lanes },
         order_version: Some(query.order_version).filter(|version| *version != 0),
+        weight: Some(query.weight.clone()).filter(|column| !column.is_empty()),
     };
     let run_id = match query.run_id.as_str() {
         "" => None,

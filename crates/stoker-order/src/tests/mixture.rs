@@ -76,6 +76,7 @@ fn spec(sizes: &[u64], weights: &[f64], mode: ShuffleMode, lanes: u32, num_rows:
         row_set: Digest::of(b""),
         num_rows: *size,
         order: options(mode, lanes, 3, 4),
+        weight: None,
     };
     let sources = sizes.iter().map(source).collect();
     StreamSpec { version: SPEC_VERSION, sources, mixture: Some(mixture(weights)), num_rows, seed: 9 }

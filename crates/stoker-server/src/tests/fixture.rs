@@ -182,6 +182,7 @@ pub fn options() -> StreamOptions {
         block_bytes: 8 << 10,
         num_lanes: 12,
         order_version: Some(1),
+        weight: None,
     }
 }
 

@@ -134,6 +134,7 @@ pub fn numbers() -> StreamHandle {
         row_set: Digest::of(b"rows"),
         num_rows: NUM_ROWS,
         order,
+        weight: None,
     };
     let spec = StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows: NUM_ROWS, seed: 1 };
     StreamHandle::new(Numbers(spec), Duration::ZERO, MemoryBudget::default())

@@ -12,8 +12,8 @@ use stoker_batch::{Held, Slots};
 use stoker_sql::ResolvedRows;
 use stoker_types::to_usize;
 
-use crate::light::read_light;
-use crate::read::{Damage, DenseRequest, Reader, add_runs, bad_places, note, pick};
+use crate::found_rows::SourceRows;
+use crate::read::{Damage, DenseRequest, Reader, add_runs, at_places, bad_places, note, pick};
 use crate::resident::Shared;
 use crate::resident::due::DueRows;
 use crate::source::ColumnPlan;
@@ -146,19 +146,21 @@ impl Shared {
             return Ok(());
         }
         let source = &self.plan.inner.sources[0];
-        let found = source.row_set.resolve(&ordinals).await?;
-        let (requests, firsts) = self.requests(&runs, &ordinals, &found, &mut drafts)?;
+        let found = SourceRows::of(source, source.row_ordinals(self.slice.epoch, ordinals)?).await?;
         if !self.keeps_dense {
-            self.fill_page_cache(&found);
+            self.fill_page_cache(&found.rows);
         }
+        // The addresses of the rows, in the order of the ordinals.
+        let addrs: Vec<Vec<u64>> = found.rows.addrs.iter().map(|addrs| pick(addrs, &found.places)).collect();
+        let (requests, firsts) = self.requests(&runs, &found.ordinals, &addrs, &mut drafts)?;
         let clock = UnitClock::start(self.scan.clock());
         let (plan, blocks) = (&self.plan.inner, self.blocks.as_ref());
         let reader = Reader { plan, scan: &self.scan, clock: &clock, blocks, is_first: false };
-        let light = read_light(source, &self.scan, &clock, &found, &ordinals, false);
+        let light = reader.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, reader.gather(0, requests))?;
         note(&mut damaged, gathered);
-        let bad = bad_places(&found.addrs, &damaged);
-        let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &found, &bad)?));
+        let (bad, light) = (bad_places(&addrs, &damaged), at_places(light, found.places)?);
+        let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &addrs, &bad)?));
         let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
         let mut add = |group: Option<_>| kept.add(group?, self.rows_per_block);
@@ -201,7 +203,7 @@ impl Shared {
         &self,
         runs: &[GroupRows],
         ordinals: &[u64],
-        found: &ResolvedRows,
+        addrs: &[Vec<u64>],
         drafts: &mut [Option<Draft>],
     ) -> Result<(Vec<DenseRequest>, Vec<usize>)> {
         let columns = &self.plan.inner.sources[0].columns;
@@ -230,7 +232,7 @@ impl Shared {
                 let (ColumnPlan::Dense { sources, .. }, Some(slots)) = (plan, slots) else { continue };
                 let tables: Vec<usize> = sources.iter().map(|(table, ..)| *table).collect();
                 let (slots, sources) = (slots.claim_rows(at..at + rows.len())?, *first..first + sources.len());
-                add_runs(&tables, &found.addrs, Some(ordinals), rows.clone(), slots, &mut requests[sources])?;
+                add_runs(&tables, addrs, Some(ordinals), rows.clone(), slots, &mut requests[sources])?;
             }
         }
         requests.retain(|request| !request.wanted.is_empty());
@@ -239,16 +241,16 @@ impl Shared {
 }
 
 impl Draft {
-    /// Makes the group, whose slots must be filled. `light`, `found` and `bad` are those of the whole arrival.
+    /// Makes the group, whose slots must be filled. `light`, `addrs` and `bad` are those of the whole arrival.
     fn group(
         self,
         light: &[Option<ArrayRef>],
-        found: &ResolvedRows,
+        addrs: &[Vec<u64>],
         bad: &BTreeMap<usize, Damage>,
     ) -> Result<DueGroup> {
         let Self { held, rows, blocks, slots } = self;
         let left = AtomicUsize::new(rows.len());
-        let addrs = found.addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
+        let addrs = addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
         let is_bad = |(index, row): (usize, &u64)| Some((index, bad.get(&to_usize(*row))?.clone()));
         let bad = match bad.is_empty() {
             true => BTreeMap::new(),

@@ -27,6 +27,7 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode, order_version: u32) -> S
         block_bytes: 2 * ROW_BYTES as u64 + 1_000,
         num_lanes: 12,
         order_version: Some(1),
+        weight: None,
     };
     let plan = StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan");
     of_version(engine, plan, order_version).await

@@ -46,7 +46,12 @@ pub struct Query {
     pub condition: Condition,
     pub filter: Filter,
     pub sorting: Sorting,
+    /// Whether rows come as often as the column `weight` says.
+    pub is_weighted: bool,
 }
+
+/// The weights of rows, by `id % 5`.
+pub const WEIGHTS: [f32; 5] = [0.0, 0.5, 1.0, 1.75, 3.0];
 
 /// Whether the stored bytes of a table are as they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +105,9 @@ pub struct Leg {
 
 impl Case {
     pub async fn plan(&self, connection: &Connection) -> stoker::Result<StreamHandle> {
-        connection.plan_stream(&self.query.sql(), &[], &self.options).await
+        let weight = self.query.is_weighted.then(|| "weight".to_string());
+        let options = StreamOptions { weight, ..self.options.clone() };
+        connection.plan_stream(&self.query.sql(), &[], &options).await
     }
 }
 
@@ -118,7 +125,8 @@ impl Query {
             Sorting::Descending => " ORDER BY id DESC",
             Sorting::Classes => " ORDER BY id % 7, id DESC",
         };
-        format!("SELECT x, id, label FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
+        let weight = if self.is_weighted { ", weight" } else { "" };
+        format!("SELECT x, id, label{weight} FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
     }
 
     /// Returns the ids of the selected rows, in the order of the row set.
@@ -130,6 +138,18 @@ impl Query {
             Sorting::Classes => ids.sort_by_key(|id| (*id % 7, Reverse(*id))),
         }
         ids
+    }
+}
+
+impl Query {
+    /// Returns how often a row comes in an epoch, on average.
+    pub fn weight(&self, id: i64) -> f32 {
+        if self.is_weighted { WEIGHTS[id as usize % WEIGHTS.len()] } else { 1.0 }
+    }
+
+    /// Returns the number of rows in an epoch.
+    pub fn epoch_rows(&self) -> u64 {
+        self.ids().into_iter().map(|id| self.weight(id)).sum::<f32>() as u64
     }
 }
 
@@ -200,16 +220,27 @@ pub fn damaged_case() -> impl Strategy<Value = Case> {
 fn case_of(queries: impl Strategy<Value = Query>) -> impl Strategy<Value = Case> {
     let parts = queries.prop_flat_map(|query| {
         let table_rows = query.table_rows as u64;
-        (Just(query), options(table_rows), job(table_rows), 1..=ENDPOINTS_MAX)
+        (Just(query), any::<bool>(), options(table_rows), job(table_rows), 1..=ENDPOINTS_MAX)
     });
-    parts.prop_map(|(query, options, job, num_endpoints)| Case { query, options, job, num_endpoints })
+    parts.prop_map(|(query, is_weighted, options, job, num_endpoints)| {
+        let weighted = Query { is_weighted, ..query };
+        // Weights that add up to less than 1 are refused.
+        let query = if weighted.epoch_rows() > 0 { weighted } else { query };
+        Case { query, options, job, num_endpoints }
+    })
 }
 
 /// Any selection from tables with these numbers of rows.
 pub fn query(table_rows: Vec<i64>, condition: Condition) -> impl Strategy<Value = Query> {
     let sorting = || select(vec![Sorting::Address, Sorting::Address, Sorting::Descending, Sorting::Classes]);
     let parts = select(table_rows).prop_flat_map(move |table_rows| (Just(table_rows), filter(table_rows), sorting()));
-    parts.prop_map(move |(table_rows, filter, sorting)| Query { table_rows, condition, filter, sorting })
+    parts.prop_map(move |(table_rows, filter, sorting)| Query {
+        table_rows,
+        condition,
+        filter,
+        sorting,
+        is_weighted: false,
+    })
 }
 
 fn filter(table_rows: i64) -> impl Strategy<Value = Filter> {
@@ -237,6 +268,7 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
         block_bytes: block_rows * ROW_BYTES + 1,
         num_lanes,
         order_version: Some(order_version),
+        weight: None,
     })
 }
 

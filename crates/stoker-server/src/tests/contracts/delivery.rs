@@ -1,5 +1,7 @@
 //! Reads the slices of a job's ranks.
 
+use std::collections::BTreeMap;
+
 use futures::FutureExt;
 use futures::future::try_join_all;
 use proptest::prelude::*;
@@ -125,8 +127,12 @@ pub fn global_rows(lab: &Lab, ranks: &[Delivered]) -> Result<Vec<Vec<Row>>, Test
     Ok(placed.into_iter().map(in_order).collect())
 }
 
-/// Checks that all rows of an epoch were found once, except for `num_dropped` dropped rows.
+/// Checks that all rows of an epoch were found once, or as often as their weights say, except for `num_dropped` dropped
+/// rows.
 pub fn check_once(query: &Query, mut found: Vec<i64>, num_dropped: u64) -> TestCaseResult {
+    if query.is_weighted {
+        return check_weighted(query, &found, num_dropped);
+    }
     let mut expected = query.ids();
     expected.sort_unstable();
     found.sort_unstable();
@@ -136,5 +142,23 @@ pub fn check_once(query: &Query, mut found: Vec<i64>, num_dropped: u64) -> TestC
     let num_foreign = found.iter().filter(|id| expected.binary_search(id).is_err()).count();
     prop_assert!(num_foreign == 0, "{num_foreign} of {num_found} rows were not selected");
     prop_assert_eq!(num_found as u64 + num_dropped, expected.len() as u64);
+    Ok(())
+}
+
+/// Checks that each row was found as often as its weight, rounded up or down, except for dropped rows.
+fn check_weighted(query: &Query, found: &[i64], num_dropped: u64) -> TestCaseResult {
+    let mut times: BTreeMap<i64, u64> = query.ids().into_iter().map(|id| (id, 0)).collect();
+    for id in found {
+        let Some(times) = times.get_mut(id) else {
+            return Err(TestCaseError::fail(format!("row {id} was not selected")));
+        };
+        *times += 1;
+    }
+    for (id, times) in times {
+        let weight = query.weight(id);
+        let fits = times <= weight.ceil() as u64 && (num_dropped > 0 || times >= weight.floor() as u64);
+        prop_assert!(fits, "row {id} comes {times} times; its weight is {weight}");
+    }
+    prop_assert_eq!(found.len() as u64 + num_dropped, query.epoch_rows());
     Ok(())
 }

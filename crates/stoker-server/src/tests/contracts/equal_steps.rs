@@ -25,7 +25,7 @@ fn ranks_take_equal_steps_over_flight() {
 /// at most one row.
 async fn ranks_take_equal_steps(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
-    check_steps(&handle, &case.job, case.query.ids().len() as u64, &deliver(&handle, &case.job).await?)
+    check_steps(&handle, &case.job, case.query.epoch_rows(), &deliver(&handle, &case.job).await?)
 }
 
 /// Checks the steps of ranks that read an epoch of `num_rows` rows from its start.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
@@ -15,7 +15,7 @@ use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::{Snapshot, SnapshotRef, TableName};
 
 use crate::tests::contracts::Transport;
-use crate::tests::contracts::case::{Case, Condition, DAMAGED_ROWS, ENDPOINTS_MAX, NUM_ROWS};
+use crate::tests::contracts::case::{Case, Condition, DAMAGED_ROWS, ENDPOINTS_MAX, NUM_ROWS, WEIGHTS};
 use crate::tests::contracts::damage::{damage, draw_damage};
 use crate::tests::fixture::{TestLake, TestServer, config, impatient};
 
@@ -149,6 +149,11 @@ pub fn address(id: i64) -> u64 {
     ((id / FRAGMENT_ROWS) << 32) | (id % FRAGMENT_ROWS)
 }
 
+/// Returns the id of the row at an address.
+pub fn id_at(address: u64) -> i64 {
+    ((address >> 32) * FRAGMENT_ROWS + (address & u64::from(u32::MAX))) as i64
+}
+
 /// Returns the tensor of a row; no two rows have the same tensor.
 fn tensor(id: i64) -> impl Iterator<Item = u8> {
     let id = id.to_le_bytes();
@@ -165,7 +170,8 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
     let x = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("x");
     let DataType::FixedSizeList(item, length) = x.data_type().clone() else { unreachable!("a tensor") };
     let id = Field::new("id", DataType::Int64, false);
-    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true)]));
+    let weight = Field::new("weight", DataType::Float32, false);
+    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true), weight]));
     let options =
         WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: FRAGMENT_ROWS, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
@@ -176,6 +182,7 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
             Arc::new(FixedSizeListArray::new(item, length, Arc::new(values), None)),
             Arc::new(Int64Array::from_iter_values(0..num_rows)),
             Arc::new(StringArray::from(labels)),
+            Arc::new(Float32Array::from_iter_values((0..num_rows).map(|id| WEIGHTS[id as usize % WEIGHTS.len()]))),
         ];
         writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
     }

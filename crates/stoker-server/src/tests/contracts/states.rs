@@ -52,7 +52,7 @@ async fn states_are_equal_and_pin_their_stream(lab: &Lab, (case, num_batches): &
 /// Returns cases with another seed, other lanes and another query.
 fn others(case: &Case) -> [Case; 3] {
     let options = |options: StreamOptions| Case { options, ..case.clone() };
-    let filter = Filter::Remainder { divisor: 97, remainder: 11 };
+    let filter = Filter::Remainder { divisor: 97, remainder: 14 };
     [
         options(StreamOptions { seed: !case.options.seed, ..case.options.clone() }),
         options(StreamOptions { num_lanes: case.options.num_lanes + 1, ..case.options.clone() }),

@@ -35,7 +35,7 @@ fn requests() -> Vec<StreamRequest> {
     let params = [ParamValue::Int(-1), ParamValue::Float(f64::NAN), ParamValue::Vector(vec![0.1, 2.0])];
     let query = Query::new("SELECT id FROM t WHERE x < $1", &params);
     let mix = MixOptions { weights: vec![0.7, 0.3], stop: MixtureStop::Rows, epoch_rows: 100 };
-    let one = PlanRequest::new(query.clone(), StreamOptions { seed: 7, ..StreamOptions::default() });
+    let one = PlanRequest::new(query.clone(), StreamOptions { seed: 7, weight: Some("w".into()), ..StreamOptions::default() });
     let run_id = Some(RunId::try_new("run-1").expect("a name"));
     let mixed = PlanRequest { queries: vec![query.clone(), query], mix: Some(mix), run_id, ..one.clone() };
     let slice = |size, last| Slice {
