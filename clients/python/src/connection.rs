@@ -19,9 +19,9 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PlanRequest, Query, QueryOptions,
-    ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions, StatementProgress, StreamOptions, StreamState,
-    TableName, Topology,
+    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PackOptions, PlanRequest, Query,
+    QueryOptions, ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions, StatementProgress, StreamOptions,
+    StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
@@ -62,11 +62,29 @@ pub(crate) struct StreamRequest {
     num_lanes: Option<u32>,
     order_version: Option<u32>,
     weight: Option<String>,
+    pack: Option<PackRequest>,
     /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
     epoch_rows: u64,
     run_id: Option<String>,
+}
+
+/// The keys of the `PackRequest` mapping in `_native.pyi`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PackRequest {
+    columns: Vec<String>,
+    length: u64,
+    lengths: Option<String>,
+    pad: i64,
+}
+
+impl PackRequest {
+    fn to_options(&self) -> PackOptions {
+        let (columns, lengths) = (self.columns.clone(), self.lengths.clone());
+        PackOptions { columns, length: self.length, lengths, pad: self.pad }
+    }
 }
 
 /// The keys of the `IndexRequest` mapping in `_native.pyi`; `None` means the engine's default.
@@ -447,6 +465,7 @@ impl StreamRequest {
             num_lanes: self.num_lanes.unwrap_or(defaults.num_lanes),
             order_version: self.order_version,
             weight: self.weight.clone(),
+            pack: self.pack.as_ref().map(PackRequest::to_options),
         })
     }
 }

@@ -52,6 +52,7 @@ from stoker._lake import Lake, connect
 from stoker._media import AudioClip, VideoClip
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
+from stoker._pack import Pack
 from stoker._plan import Plan
 from stoker._query import Query
 from stoker._ragged import Jagged, Pad
@@ -92,6 +93,7 @@ __all__ = [
     "NotFoundError",
     "NullsWarning",
     "Outcome",
+    "Pack",
     "Pad",
     "PermissionDeniedError",
     "Plan",

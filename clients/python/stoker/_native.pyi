@@ -5,6 +5,12 @@ from typing import Any, Literal, TypedDict
 
 __version__: str
 
+class PackRequest(TypedDict):
+    columns: list[str]
+    length: int
+    lengths: str | None
+    pad: int
+
 class StreamRequest(TypedDict):
     seed: int
     shuffle: str
@@ -13,6 +19,7 @@ class StreamRequest(TypedDict):
     num_lanes: int | None
     order_version: int | None
     weight: str | None
+    pack: PackRequest | None
     weights: list[float] | None
     stop: str
     epoch_rows: int

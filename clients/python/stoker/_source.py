@@ -14,6 +14,7 @@ from stoker._decode import ColumnDecoder
 from stoker._names import column_name
 from stoker._nulls import refuse_nulls
 from stoker._numbers import whole, whole_or_none
+from stoker._pack import Pack, pack_request
 from stoker._stream import Stream
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class StreamSource(ABC):
         num_lanes: int | None = None,
         order_version: int | None = None,
         weight: str | None = None,
+        pack: Pack | None = None,
         bad_rows: BadRows = "error",
         max_bad_share: float | None = None,
         verify: bool = True,
@@ -135,6 +137,8 @@ class StreamSource(ABC):
                 row of weight 2.5 comes two or three times, one of weight 0 never; which it is, is drawn from the seed
                 for each epoch. An epoch has as many rows as the weights add up to, rounded down. Each query of a
                 mixture needs the column. Default: each row comes once.
+            pack: Fills sequences of one length with whole documents, see :class:`Pack`. The rows of the stream are then
+                packs: ``batch_size``, positions and ``len`` count packs. Not together with ``weight``.
             bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose value
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which
@@ -212,6 +216,7 @@ class StreamSource(ABC):
             "num_lanes": whole_or_none("num_lanes", num_lanes, 1, _LANES_MAX),
             "order_version": whole_or_none("order_version", order_version, 1, 2),
             "weight": None if weight is None else column_name("weight", weight),
+            "pack": pack_request(pack),
             "weights": None if mixing is None else mixing.weights,
             "stop": "first" if mixing is None else mixing.stop,
             "epoch_rows": 0 if mixing is None else mixing.epoch_rows,

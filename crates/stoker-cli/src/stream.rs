@@ -14,8 +14,8 @@ use stoker::session::{Fetched, SessionOptions};
 use stoker::{Connection, Session};
 use stoker_measure::Drain;
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, LastBatch, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice,
-    StreamOptions, StreamState, Topology,
+    BadRows, BadShare, BatchSize, Batching, LastBatch, PackOptions, PlanRequest, Query, ReadOptions, RunId,
+    ShuffleMode, Slice, StreamOptions, StreamState, Topology,
 };
 
 use crate::batch_log::BatchLog;
@@ -63,6 +63,12 @@ pub struct StreamArgs {
     /// A column with a number for each row: how often it comes in an epoch, on average [default: each row comes once]
     #[arg(long, value_name = "COLUMN", requires = "query")]
     weight: Option<String>,
+    /// A column of lists of numbers, such as tokens: its rows fill sequences of --pack-length, and batches have packs
+    #[arg(long, value_name = "COLUMN", requires = "pack_length")]
+    pack: Option<String>,
+    /// The number of tokens in a pack
+    #[arg(long, value_name = "TOKENS", requires = "pack")]
+    pack_length: Option<u64>,
     /// What to do with a last batch that is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
     last_batch: Option<Last>,
@@ -204,8 +210,14 @@ impl StreamArgs {
 
     fn plan(&self, query: &str) -> anyhow::Result<PlanRequest> {
         let weight = self.weight.clone();
+        let pack = self.pack.clone().zip(self.pack_length).map(|(column, length)| PackOptions {
+            columns: vec![column],
+            length,
+            lengths: None,
+            pad: 0,
+        });
         let options =
-            StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), weight, ..StreamOptions::default() };
+            StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), weight, pack, ..StreamOptions::default() };
         let query = Query::new(query, &parse_params(&self.params));
         let run_id = self.run_id.as_deref().map(RunId::try_new).transpose()?;
         Ok(PlanRequest { run_id, ..PlanRequest::new(query, options) })

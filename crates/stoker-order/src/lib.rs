@@ -10,7 +10,8 @@
 //! [`EpochOrder::ordinal`] maps a position to the ordinal of a row in its row set, in constant time and without memory
 //! per row. [`EpochOrder::position`] is its inverse. [`Mixture`] distributes draws over several row sets.
 //! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers. Where the rows of a
-//! row set have weights, an order visits weighted ordinals, which a [`WeightedEpoch`] maps to rows.
+//! row set have weights, an order visits weighted ordinals, which a [`WeightedEpoch`] maps to rows; where they are packed,
+//! it visits packs, whose documents a [`Packing`] knows.
 //! `crates/stoker-order/ORDER.md` specifies the order precisely enough to implement it again.
 
 #![warn(clippy::disallowed_methods)]
@@ -19,6 +20,7 @@
 mod delay_line;
 mod epoch_order;
 mod mixture;
+mod packing;
 mod permutation;
 mod rounds;
 mod stream_order;
@@ -28,6 +30,7 @@ mod window_order;
 pub use delay_line::{BlockPiece, DelayLine, SuperStride};
 pub use epoch_order::EpochOrder;
 pub use mixture::{Draw, Mixture};
+pub use packing::{DocumentPiece, PackSize, PackedGroup, Packer, Packing};
 pub use permutation::{Key, Permutation};
 pub use stream_order::{StreamOrder, StreamOrders, Visit, source_seed};
 pub use weighted::{WEIGHT_GROUP_ROWS, WEIGHT_MAX, WeightSums, WeightedEpoch, WeightedGroup};

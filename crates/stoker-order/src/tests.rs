@@ -7,6 +7,7 @@ use crate::{EpochOrder, Key, Permutation};
 
 mod delay_line;
 mod mixture;
+mod packing;
 mod weighted;
 
 fn options(mode: ShuffleMode, num_lanes: u32, rows_per_block: u64, rows_per_window: u64) -> OrderOptions {

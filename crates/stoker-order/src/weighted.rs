@@ -12,6 +12,7 @@
 //! at all, then each that comes again, and so on, so that copies of a row are in different blocks of the order.
 
 use crate::Key;
+use crate::packing::shuffle;
 
 /// The number of neighbouring rows whose weighted ordinals are numbered together.
 pub const WEIGHT_GROUP_ROWS: u64 = 1_024;
@@ -127,15 +128,10 @@ impl WeightedEpoch<'_> {
         WeightedGroup::new(first, &times)
     }
 
-    /// Returns the rows of a group in random order (Fisher and Yates; Durstenfeld, Communications of the ACM 7, 1964).
+    /// Returns the rows of a group in random order.
     fn shuffled(&self, group: u64, num_rows: usize) -> Vec<u16> {
-        let key = self.key.with(1).with(group);
         let mut rows: Vec<u16> = (0..u16::try_from(num_rows).unwrap_or(u16::MAX)).collect();
-        for last in (1..rows.len()).rev() {
-            let other = key.with(last as u64).bits() % (last as u64 + 1);
-            #[expect(clippy::cast_possible_truncation, reason = "a remainder is less than its divisor")]
-            rows.swap(last, other as usize);
-        }
+        shuffle(&mut rows, self.key.with(1).with(group));
         rows
     }
 }

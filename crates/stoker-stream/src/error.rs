@@ -54,17 +54,22 @@ pub enum Error {
         /// The index of the query, from zero.
         query: usize,
     },
-    /// The column of weights cannot be used.
-    #[error("weight column {column:?}: {reason}")]
-    Weight {
+    /// A column that determines the rows of an epoch cannot be used.
+    #[error("{option} column {column:?}: {reason}")]
+    EpochColumn {
+        /// What the column is for, such as `weight`.
+        option: &'static str,
         /// The column.
         column: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The temporary file of the weights of many rows cannot be written or read.
-    #[error("the temporary file of weights failed: {source}; TMPDIR names the folder for it, which needs 4 bytes per row")]
-    WeightFile {
+    /// The temporary file with a number for each of many rows cannot be written or read.
+    #[error(
+        "the temporary file of the weights or lengths of rows failed: {source}; it takes 4 bytes per row, in the folder that \
+         TMPDIR names"
+    )]
+    RowNumbers {
         /// The reason.
         source: std::io::Error,
     },
@@ -148,10 +153,10 @@ impl Error {
             Error::Lake(error) => error.kind(),
             Error::Types(error) => error.kind(),
             Error::Batch(error) => error.kind(),
-            Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } | Error::Weight { .. } => {
+            Error::Receipt { .. } | Error::Columns { .. } | Error::EmptySource { .. } | Error::EpochColumn { .. } => {
                 ErrorKind::InvalidRequest
             }
-            Error::WeightFile { .. } => ErrorKind::ResourceExhausted,
+            Error::RowNumbers { .. } => ErrorKind::ResourceExhausted,
             Error::BadRow { .. } | Error::NoSubstitute { .. } => ErrorKind::DataCorrupt,
             Error::RunMismatch { .. } => ErrorKind::StateMismatch,
             Error::RunOfAnother { .. } => ErrorKind::PermissionDenied,

@@ -1,15 +1,19 @@
 //! Resolves positions of an order to rows, before anything of the rows is read.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use arrow_array::ArrayRef;
 use futures::future::try_join_all;
-use stoker_order::{StreamOrder, Visit};
+use stoker_order::{DocumentPiece, StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
 use stoker_types::to_usize;
 
-use crate::Result;
+use crate::epoch_rows::{EpochOrdinals, EpochRows, PackedRows};
 use crate::plan::PlanInner;
+use crate::read::{Damage, Damaged, at_places, bad_places, pick};
 use crate::source::SourcePlan;
+use crate::{Error, Result};
 
 /// The resolved rows at some positions.
 pub(crate) struct FoundRows {
@@ -21,8 +25,10 @@ pub(crate) struct FoundRows {
 
 /// The resolved rows of one source.
 pub(crate) struct SourceRows {
-    /// The ordinals of the rows, in the order of the positions.
+    /// The ordinals of the rows, in the order of the positions. For packs, those of all documents, pack by pack.
     pub ordinals: Vec<u64>,
+    /// The documents of each pack, or `None` for rows that are not packed.
+    pub packs: Option<Vec<Vec<DocumentPiece>>>,
     /// The rows in ascending order of their ordinals, each of them once.
     pub rows: ResolvedRows,
     /// For each ordinal, the index of its row in `rows`.
@@ -43,7 +49,10 @@ impl FoundRows {
     /// Resolves the rows of visits.
     pub async fn of(plan: &PlanInner, visits: &[Visit]) -> Result<Self> {
         if let [source] = &plan.sources[..] {
-            return Ok(Self { sources: Vec::new(), by_source: vec![SourceRows::of_visits(source, visits.iter()).await?] });
+            return Ok(Self {
+                sources: Vec::new(),
+                by_source: vec![SourceRows::of_visits(source, visits.iter()).await?],
+            });
         }
         let by_source = plan.sources.iter().enumerate().map(|(index, source)| {
             SourceRows::of_visits(source, visits.iter().filter(move |visit| visit.source == index))
@@ -62,27 +71,72 @@ impl SourceRows {
         ordinals.into()
     }
 
-    /// Resolves the rows of visits of the source.
-    async fn of_visits<'a>(source: &SourcePlan, visits: impl Iterator<Item = &'a Visit>) -> Result<Self> {
-        if source.weights.is_none() {
-            return Self::of(source, visits.map(|visit| visit.ordinal).collect()).await;
-        }
-        let visits: Vec<(u64, u64)> = visits.map(|visit| (visit.epoch, visit.ordinal)).collect();
-        let mut ordinals = Vec::with_capacity(visits.len());
-        for same in visits.chunk_by(|one, next| one.0 == next.0) {
-            ordinals.extend(source.row_ordinals(same[0].0, same.iter().map(|(_, ordinal)| *ordinal).collect())?);
-        }
-        Self::of(source, ordinals).await
+    /// Returns the row addresses at each position, as `[table][position]`. A pack has those of its first document.
+    pub fn addrs(&self) -> Vec<Vec<u64>> {
+        let places = match &self.packs {
+            None => Cow::Borrowed(self.places.as_slice()),
+            Some(packs) => {
+                let firsts = packs.iter().scan(0, |next, pack| Some(std::mem::replace(next, *next + pack.len())));
+                Cow::Owned(firsts.map(|first| self.places[first]).collect())
+            }
+        };
+        self.rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect()
     }
 
-    /// Resolves the rows with these ordinals, which need not ascend.
-    pub async fn of(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
+    /// Returns the positions whose rows are bad.
+    pub fn bad(&self, damaged: &Damaged) -> BTreeMap<usize, Damage> {
+        if damaged.is_empty() {
+            return BTreeMap::new();
+        }
+        let addrs: Vec<Vec<u64>> = self.rows.addrs.iter().map(|addrs| pick(addrs, &self.places)).collect();
+        let bad = bad_places(&addrs, damaged);
+        match &self.packs {
+            None => bad,
+            Some(packs) => self.packed(packs).by_pack(bad),
+        }
+    }
+
+    /// Returns the columns at each position, from those of `rows`.
+    pub fn arrays(&self, source: &SourcePlan, read: Vec<Option<ArrayRef>>) -> Result<Vec<Option<ArrayRef>>> {
+        let Some(packs) = &self.packs else { return at_places(read, &self.places) };
+        let missing = || Error::Internal { reason: "packs of a query that is not packed".into() };
+        source.epoch.packed_columns().ok_or_else(missing)?.arrays(source, self.packed(packs), &read)
+    }
+
+    fn packed<'a>(&'a self, packs: &'a [Vec<DocumentPiece>]) -> PackedRows<'a> {
+        PackedRows { packs, places: &self.places, addrs: &self.rows.addrs }
+    }
+
+    /// Resolves the rows of visits of the source.
+    async fn of_visits<'a>(source: &SourcePlan, visits: impl Iterator<Item = &'a Visit>) -> Result<Self> {
+        if matches!(source.epoch, EpochRows::Each) {
+            return Self::of_rows(source, visits.map(|visit| visit.ordinal).collect()).await;
+        }
+        // The rows of a mixture's source may belong to two of its epochs.
+        let visits: Vec<(u64, u64)> = visits.map(|visit| (visit.epoch, visit.ordinal)).collect();
+        let mut all = EpochOrdinals::default();
+        for same in visits.chunk_by(|one, next| one.0 == next.0) {
+            let ordinals = same.iter().map(|(_, ordinal)| *ordinal).collect();
+            all.add(source.epoch.ordinals(same[0].0, ordinals)?);
+        }
+        Ok(Self { packs: all.packs, ..Self::of_rows(source, all.rows).await? })
+    }
+
+    /// Resolves the rows at some ordinals of an epoch, which need not ascend.
+    pub async fn of(source: &SourcePlan, epoch: u64, ordinals: Vec<u64>) -> Result<Self> {
+        let EpochOrdinals { rows, packs } = source.epoch.ordinals(epoch, ordinals)?;
+        Ok(Self { packs, ..Self::of_rows(source, rows).await? })
+    }
+
+    /// Resolves the rows with these ordinals.
+    async fn of_rows(source: &SourcePlan, ordinals: Vec<u64>) -> Result<Self> {
         if ordinals.is_sorted_by(|one, next| one < next) {
             return Ok(Self {
                 rows: source.row_set.resolve(&ordinals).await?,
                 places: (0..ordinals.len() as u64).collect(),
                 ascending: None,
                 ordinals,
+                packs: None,
             });
         }
         let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
@@ -96,7 +150,7 @@ impl SourceRows {
             places[*index] = unique.len() as u64 - 1;
         }
         let ascending = Some(sorted.into_iter().map(|(_, index)| index).collect());
-        Ok(Self { rows: source.row_set.resolve(&unique).await?, places, ascending, ordinals })
+        Ok(Self { rows: source.row_set.resolve(&unique).await?, places, ascending, ordinals, packs: None })
     }
 }
 
@@ -104,10 +158,10 @@ impl SourceRows {
 pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
     let mut all = Vec::new();
     for (index, found) in FoundRows::of(plan, visits).await?.by_source.into_iter().enumerate() {
-        for addrs_of_rows in found.rows.addrs {
+        for addrs_of_rows in found.addrs() {
             let mine = (0..visits.len()).filter(|place| visits[*place].source == index);
             let mut addrs = vec![NO_ROW; visits.len()];
-            mine.zip(&found.places).for_each(|(place, row)| addrs[place] = addrs_of_rows[to_usize(*row)]);
+            mine.zip(addrs_of_rows).for_each(|(place, addr)| addrs[place] = addr);
             all.push(addrs);
         }
     }

@@ -22,6 +22,7 @@ mod batch_stream;
 mod blocks;
 mod cleanup;
 mod depth;
+mod epoch_rows;
 mod error;
 mod found_rows;
 mod light;
@@ -49,7 +50,6 @@ mod substitute;
 mod unit;
 mod unit_clock;
 mod verify;
-mod weights;
 
 pub use bad_row_log::log_bad_rows;
 pub use batch_stream::BatchStream;

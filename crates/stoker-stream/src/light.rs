@@ -37,7 +37,7 @@ pub(crate) async fn read_light(
     let mut others = Vec::new();
     for (index, column) in source.columns.iter().enumerate() {
         match column {
-            ColumnPlan::Dense { .. } => {}
+            ColumnPlan::Dense { .. } | ColumnPlan::Packed => {}
             ColumnPlan::RowSet { index: place } => {
                 arrays[index] = Some(rows.columns[*place].clone());
             }
@@ -173,7 +173,7 @@ impl Group<'_> {
     fn name(&self, column: usize, supplier: usize) -> String {
         match &self.source.columns[column] {
             ColumnPlan::Table { sources } => sources[supplier].1.clone(),
-            ColumnPlan::Dense { .. } | ColumnPlan::RowSet { .. } => String::new(),
+            ColumnPlan::Dense { .. } | ColumnPlan::RowSet { .. } | ColumnPlan::Packed => String::new(),
         }
     }
 }

@@ -41,7 +41,7 @@ impl SourcePlan {
     /// Returns whether the column with this index is null in at least one row.
     async fn has_nulls(&self, column: usize) -> Result<bool> {
         match &self.columns[column] {
-            ColumnPlan::Dense { .. } => Ok(false),
+            ColumnPlan::Dense { .. } | ColumnPlan::Packed => Ok(false),
             ColumnPlan::RowSet { index } => self.any_rows(|rows| Ok(rows.columns[*index].null_count() > 0)).await,
             ColumnPlan::Table { sources } => {
                 let mut null_rows = Vec::with_capacity(sources.len());

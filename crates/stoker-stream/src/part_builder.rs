@@ -59,7 +59,7 @@ impl PartBuilder {
         let rows = to_usize(part.num_rows());
         let slots = |column: &ColumnPlan| match column {
             ColumnPlan::Dense { row_bytes, .. } => Slots::try_new(pool, rows, *row_bytes).map(Some),
-            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => Ok(None),
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } | ColumnPlan::Packed => Ok(None),
         };
         Ok(Self {
             part,

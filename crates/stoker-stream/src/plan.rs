@@ -19,11 +19,11 @@ use stoker_types::{
 use tracing::Instrument;
 
 use crate::depth::Depths;
+use crate::epoch_rows::EpochRows;
 use crate::light_blocks::LightBlocks;
 use crate::options::orders;
 use crate::part_plan::PartSize;
-use crate::source::{ColumnPlan, SourcePlan, unify};
-use crate::weights::RowWeights;
+use crate::source::{ColumnPlan, SourcePlan, batch_schema, unify};
 use crate::{BatchStream, Error, PartStream, Resources, Result, removed, run};
 
 /// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
@@ -93,15 +93,14 @@ impl StreamPlan {
                 let sample = engine.sample(&query.sql, &query.params).await?;
                 let row_set = async { Ok(engine.row_set(&sample).await?) };
                 let mut source = SourcePlan::with_row_set(sample.clone(), row_set).await?;
-                if let Some(column) = &options.weight {
-                    let seed = source_seed(options.seed, mix.is_some(), index);
-                    source.weights = Some(RowWeights::read(&source, column, seed).await?);
-                }
+                let seed = source_seed(options.seed, mix.is_some(), index);
+                source.set_epoch(EpochRows::of_options(&source, options, seed).await?);
                 Ok::<_, Error>(source)
             }
         };
         let mut sources = try_join_all(queries.iter().enumerate().map(source)).await?;
         let schema = unify(&mut sources)?;
+        let schema = batch_schema(&sources, schema)?;
         if let (Some(_), Some(empty)) = (mix, sources.iter().position(|source| source.epoch_rows() == 0)) {
             return Err(Error::EmptySource { query: empty });
         }
@@ -116,7 +115,8 @@ impl StreamPlan {
             row_set: source.row_set.digest(),
             num_rows: source.epoch_rows(),
             order,
-            weight: source.weights.as_ref().map(|weights| weights.spec().clone()),
+            weight: source.epoch.weight().cloned(),
+            pack: source.epoch.pack().cloned(),
         };
         let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
         sources_spec.iter().try_for_each(|source| source.order.validate())?;
@@ -184,17 +184,16 @@ impl StreamPlan {
                     Ok(row_set)
                 };
                 let mut plan = SourcePlan::with_row_set(query.clone(), row_set).await?;
-                if let Some(weight) = &source.weight {
-                    let seed = source_seed(spec.seed, spec.mixture.is_some(), index);
-                    let weights = RowWeights::read(&plan, &weight.column, seed).await?;
-                    check_weights(&weights, &source, stream_id)?;
-                    plan.weights = Some(weights);
-                }
+                let seed = source_seed(spec.seed, spec.mixture.is_some(), index);
+                let epoch = EpochRows::of_spec(&plan, &source, seed).await?;
+                let other = |reason| Error::RowSetMismatch { stream_id: stream_id.to_string(), reason };
+                plan.set_epoch(epoch.map_err(other)?);
                 Ok::<_, Error>(plan)
             }
         };
         let mut sources = try_join_all(spec.sources.iter().enumerate().map(source)).await?;
-        Ok((unify(&mut sources)?, sources))
+        let schema = unify(&mut sources)?;
+        Ok((batch_schema(&sources, schema)?, sources))
     }
 
     /// Opens a stream whose specification is in the lake.
@@ -357,16 +356,6 @@ fn check_row_set(row_set: &RowSet, source: &SourceSpec, stream_id: Digest) -> Re
         return mismatch(format!("its rows come from {tables:?}, not from {:?}", source.tables));
     }
     Ok(())
-}
-
-/// Checks that weights are the ones that a specification names.
-fn check_weights(weights: &RowWeights, source: &SourceSpec, stream_id: Digest) -> Result<()> {
-    let (found, rows) = (weights.spec(), weights.epoch_rows());
-    if source.weight.as_ref() == Some(found) && source.num_rows == rows {
-        return Ok(());
-    }
-    let reason = format!("the weights in column {:?} are others: {rows} rows per epoch", found.column);
-    Err(Error::RowSetMismatch { stream_id: stream_id.to_string(), reason })
 }
 
 /// The interval at which an open stream checks whether its snapshots are held for long enough. Usually they are.

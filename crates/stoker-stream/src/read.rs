@@ -157,10 +157,8 @@ pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Res
     let found = found.by_source.into_iter().next().ok_or_else(missing)?;
     let light = reader.read_light(&reader.plan.sources[0], &found);
     let (light, damaged) = light.await?;
-    let SourceRows { rows, places, .. } = found;
-    let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect();
-    let bad = bad_places(&addrs, &damaged);
-    Ok(Rows { light: at_places(light, places)?, addrs, bad })
+    let (addrs, bad) = (found.addrs(), found.bad(&damaged));
+    Ok(Rows { light: found.arrays(&reader.plan.sources[0], light)?, addrs, bad })
 }
 
 impl Reader<'_> {
@@ -220,18 +218,17 @@ impl Reader<'_> {
         let light = self.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
-        let addrs: Vec<Vec<u64>> = rows.addrs.iter().map(|addrs| pick(addrs, places)).collect();
-        let bad = bad_places(&addrs, &damaged);
-        Ok(Rows { light: at_places(light, found.places)?, addrs, bad })
+        let (addrs, bad) = (found.addrs(), found.bad(&damaged));
+        Ok(Rows { light: found.arrays(source, light)?, addrs, bad })
     }
 }
 
 /// Returns arrays with the values at these indexes.
-pub(crate) fn at_places(arrays: Vec<Option<ArrayRef>>, places: Vec<u64>) -> Result<Vec<Option<ArrayRef>>> {
+pub(crate) fn at_places(arrays: Vec<Option<ArrayRef>>, places: &[u64]) -> Result<Vec<Option<ArrayRef>>> {
     if places.iter().copied().eq(0..places.len() as u64) {
         return Ok(arrays);
     }
-    let places = UInt64Array::from(places);
+    let places = UInt64Array::from(places.to_vec());
     let at = |array: ArrayRef| take(&array, &places, None).map_err(Error::arrow);
     arrays.into_iter().map(|array| array.map(at).transpose()).collect()
 }

@@ -5,7 +5,8 @@ use stoker_dialect::is_same_query;
 use stoker_lake::PutOutcome;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions, StreamSpec, WEIGHT_VERSION, WeightSpec, slots_for,
+    Digest, ErrorKind, PACK_VERSION, PackSpec, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions,
+    StreamSpec, WEIGHT_VERSION, WeightSpec, slots_for,
 };
 
 use crate::options::orders;
@@ -157,7 +158,24 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
                 digest: known.row_set,
             },
         });
-        sources.push(SourceSpec { sql: sql.clone(), params: query.params.clone(), order, weight, ..known.clone() });
+        let pack = request.options.pack.as_ref().map(|options| match &known.pack {
+            Some(pack) => PackSpec { options: options.clone(), ..pack.clone() },
+            None => PackSpec {
+                version: PACK_VERSION,
+                options: options.clone(),
+                group_packs: options.group_packs(),
+                num_rows: known.num_rows,
+                digest: known.row_set,
+            },
+        });
+        sources.push(SourceSpec {
+            sql: sql.clone(),
+            params: query.params.clone(),
+            order,
+            weight,
+            pack,
+            ..known.clone()
+        });
     }
     spec.sources = sources;
     match (&mut spec.mixture, &request.mix, weights) {

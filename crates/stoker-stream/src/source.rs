@@ -8,8 +8,8 @@ use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
 
+use crate::epoch_rows::{EpochRows, PackedColumns, packed_fields};
 use crate::light_blocks::LightBlocks;
-use crate::weights::RowWeights;
 use crate::{Error, Result};
 
 /// Local rows of at least this many bytes are read one by one for the price of whole blocks: a system call costs as
@@ -31,8 +31,8 @@ pub(crate) struct SourcePlan {
     pub row_bytes: u64,
     /// The light columns that are read in blocks.
     pub light: LightBlocks,
-    /// How often each row comes in an epoch, or `None` if each comes once.
-    pub weights: Option<RowWeights>,
+    /// What the ordinals of an epoch's order name.
+    pub epoch: EpochRows,
 }
 
 /// How one output column is read.
@@ -45,6 +45,8 @@ pub(crate) enum ColumnPlan {
     Table { sources: Vec<(usize, String)> },
     /// From the row set.
     RowSet { index: usize },
+    /// Made from the documents of a pack.
+    Packed,
 }
 
 impl SourcePlan {
@@ -92,20 +94,29 @@ impl SourcePlan {
             };
             columns.push(plan);
         }
-        Ok(Self { query, row_set, columns, row_bytes: row_bytes.max(1), light: LightBlocks::default(), weights: None })
+        Ok(Self {
+            query,
+            row_set,
+            columns,
+            row_bytes: row_bytes.max(1),
+            light: LightBlocks::default(),
+            epoch: EpochRows::Each,
+        })
     }
 
     /// Returns the number of rows in an epoch.
     pub fn epoch_rows(&self) -> u64 {
-        self.weights.as_ref().map_or(self.row_set.num_rows(), RowWeights::epoch_rows)
+        self.epoch.num_rows(self)
     }
 
-    /// Returns the ordinals of the rows that an epoch has at some ordinals of its order.
-    pub fn row_ordinals(&self, epoch: u64, ordinals: Vec<u64>) -> Result<Vec<u64>> {
-        match &self.weights {
-            None => Ok(ordinals),
-            Some(weights) => weights.ordinals(epoch, &ordinals),
+    /// Sets what the ordinals of an epoch's order name. Documents of packs are read through Lance's decoder.
+    pub fn set_epoch(&mut self, epoch: EpochRows) {
+        if let EpochRows::Packed(packs) = &epoch {
+            self.row_bytes = packs.pack_bytes(self.row_bytes);
+            self.columns = self.columns.iter().map(ColumnPlan::decoded).collect();
+            self.columns.extend(std::iter::repeat_n(ColumnPlan::Packed, PackedColumns::num_extra()));
         }
+        self.epoch = epoch;
     }
 
     /// Returns whether rows are so large, and their files local, that reading rows one by one costs no more than
@@ -126,7 +137,7 @@ impl SourcePlan {
         };
         self.columns.iter().all(|column| match column {
             ColumnPlan::Dense { sources, .. } => sources.iter().all(is_local),
-            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => true,
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } | ColumnPlan::Packed => true,
         })
     }
 }
@@ -180,6 +191,14 @@ pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
         }
     }
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Returns the schema of the batches: that of the queries, or that of packs of their rows.
+pub(crate) fn batch_schema(sources: &[SourcePlan], schema: SchemaRef) -> Result<SchemaRef> {
+    match sources.first().and_then(|source| source.epoch.pack()) {
+        None => Ok(schema),
+        Some(pack) => Ok(Arc::new(Schema::new(packed_fields(schema.fields(), &pack.options)?))),
+    }
 }
 
 /// Returns what must be the same in all sources as text: the name, the type and, for tensors, the shape.

@@ -25,6 +25,7 @@ mod light_blocks;
 mod local_reads;
 mod mixtures;
 mod outer_joins;
+mod packs;
 mod parts;
 mod resident;
 mod rows_beside;
@@ -77,8 +78,16 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
 
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
     let (shuffle_window_bytes, block_bytes) = (Some(400 << 10), 8 << 10);
-    let options =
-        StreamOptions { seed: 7, shuffle, shuffle_window_bytes, block_bytes, num_lanes: 12, order_version: Some(1), weight: None };
+    let options = StreamOptions {
+        seed: 7,
+        shuffle,
+        shuffle_window_bytes,
+        block_bytes,
+        num_lanes: 12,
+        order_version: Some(1),
+        weight: None,
+        pack: None,
+    };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }
 

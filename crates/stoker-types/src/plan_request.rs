@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::order_options::{BLOCK_ROWS_MAX, SUPER_STRIDES_MAX, lane_rows};
-use crate::{Error, Mixing, MixtureStop, OrderOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
+use crate::{Error, Mixing, MixtureStop, OrderOptions, PackOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
 
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,12 @@ impl PlanRequest {
         if self.options.weight.as_deref() == Some("") {
             return fail("weight", "it is empty; name a column of the query".into());
         }
+        if let Some(pack) = &self.options.pack {
+            pack.validate()?;
+            if self.options.weight.is_some() {
+                return fail("pack", "rows with weights cannot be packed; leave weight or pack out".into());
+            }
+        }
         match &self.mix {
             None if self.queries.len() == 1 => Ok(()),
             None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
@@ -110,6 +116,8 @@ pub struct StreamOptions {
     /// The column of each query that tells how often its rows come in an epoch, on average. By default, each row comes
     /// once.
     pub weight: Option<String>,
+    /// How the rows of each query are packed into sequences. By default, each row is delivered alone.
+    pub pack: Option<PackOptions>,
 }
 
 /// The versions of the order's definition ([`Mixing`]).
@@ -125,6 +133,7 @@ impl Default for StreamOptions {
             num_lanes: 48,
             order_version: None,
             weight: None,
+            pack: None,
         }
     }
 }

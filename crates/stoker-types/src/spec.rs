@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, ParamValue, Result, Snapshot};
+use crate::pack_options::GROUP_PACKS_MAX;
+use crate::{Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, PackOptions, ParamValue, Result, Snapshot};
 
 /// The version of the specification document.
 pub const SPEC_VERSION: u32 = 2;
@@ -48,7 +49,29 @@ pub struct SourceSpec {
     /// How often each row comes in an epoch, or `None` if each comes once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<WeightSpec>,
+    /// How rows are packed into sequences, or `None` if each row is delivered alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pack: Option<PackSpec>,
 }
+
+/// How the rows of a query, which are documents, are packed. The rows of an epoch are then packs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackSpec {
+    /// The version of the definition of packs, [`PACK_VERSION`].
+    pub version: u32,
+    /// What was asked for.
+    pub options: PackOptions,
+    /// The number of packs that are filled together from neighbouring documents.
+    pub group_packs: u64,
+    /// The number of rows in the row set.
+    pub num_rows: u64,
+    /// The digest of the numbers of tokens, in the order of the rows.
+    pub digest: Digest,
+}
+
+/// The version of the definition of packs (`crates/stoker-order/ORDER.md`).
+pub const PACK_VERSION: u32 = 1;
 
 /// The weights of the rows of a query: how often each of them comes in an epoch, on average.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +93,13 @@ pub const WEIGHT_VERSION: u32 = 1;
 impl SourceSpec {
     /// Returns the number of rows in the row set.
     pub fn row_set_rows(&self) -> u64 {
-        self.weight.as_ref().map_or(self.num_rows, |weight| weight.num_rows)
+        let packed = self.pack.as_ref().map(|pack| pack.num_rows);
+        self.weight.as_ref().map(|weight| weight.num_rows).or(packed).unwrap_or(self.num_rows)
+    }
+
+    /// Returns the options of packs as text.
+    fn packing(&self) -> String {
+        self.pack.as_ref().map_or_else(|| "none".into(), |pack| pack.options.to_string())
     }
 
     /// Returns the column of the weights as text.
@@ -185,6 +214,17 @@ impl StreamSpec {
                     "its weights have version {version}; this build of Stoker reads {WEIGHT_VERSION}"
                 ));
             }
+            if let Some(pack) = &source.pack {
+                if pack.version != PACK_VERSION {
+                    let version = pack.version;
+                    let reason = format!("its packs have version {version}; this build of Stoker reads {PACK_VERSION}");
+                    return malformed(&reason);
+                }
+                pack.options.validate()?;
+                if pack.group_packs == 0 || pack.group_packs > GROUP_PACKS_MAX {
+                    return malformed("its groups of packs have no packs, or more than 256");
+                }
+            }
         }
         match (&self.mixture, self.sources.as_slice()) {
             (_, []) => malformed("it has no query"),
@@ -215,6 +255,7 @@ impl StreamSpec {
             check("rows", mine.num_rows.to_string(), theirs.num_rows.to_string());
             check("row set", mine.row_set.short(), theirs.row_set.short());
             check("weight", mine.weight_column().into(), theirs.weight_column().into());
+            check("pack", mine.packing(), theirs.packing());
             check("order options", mine.order.to_string(), theirs.order.to_string());
         }
         let weights = |spec: &StreamSpec| spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);

@@ -68,6 +68,7 @@ fn spec(num_rows: u64) -> StreamSpec {
             mixing: Mixing::Windows { rows_per_window: 70 },
         },
         weight: None,
+        pack: None,
     };
     StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }
 }

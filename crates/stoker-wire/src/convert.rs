@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, Compression, LastBatch, MixOptions, MixtureStop, ParamValue, PlanRequest,
-    Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology, to_micros, to_millis,
+    BadRows, BadShare, BatchSize, Batching, Compression, LastBatch, MixOptions, MixtureStop, PackOptions, ParamValue,
+    PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology, to_micros, to_millis,
 };
 
 use crate::{Error, Result, proto};
@@ -74,6 +74,12 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
         num_lanes: options.num_lanes,
         order_version: options.order_version.unwrap_or(0),
         weight: options.weight.clone().unwrap_or_default(),
+        pack: options.pack.as_ref().map(|pack| proto::Pack {
+            columns: pack.columns.clone(),
+            length: pack.length,
+            lengths: pack.lengths.clone().unwrap_or_default(),
+            pad: pack.pad,
+        }),
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
     };
@@ -115,6 +121,12 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
         num_lanes: if query.num_lanes == 0 { defaults.num_lanes } else { query.num_lanes },
         order_version: Some(query.order_version).filter(|version| *version != 0),
         weight: Some(query.weight.clone()).filter(|column| !column.is_empty()),
+        pack: query.pack.as_ref().map(|pack| PackOptions {
+            columns: pack.columns.clone(),
+            length: pack.length,
+            lengths: Some(pack.lengths.clone()).filter(|column| !column.is_empty()),
+            pad: pack.pad,
+        }),
     };
     let run_id = match query.run_id.as_str() {
         "" => None,

@@ -77,6 +77,7 @@ fn spec(sizes: &[u64], weights: &[f64], mode: ShuffleMode, lanes: u32, num_rows:
         num_rows: *size,
         order: options(mode, lanes, 3, 4),
         weight: None,
+        pack: None,
     };
     let sources = sizes.iter().map(source).collect();
     StreamSpec { version: SPEC_VERSION, sources, mixture: Some(mixture(weights)), num_rows, seed: 9 }

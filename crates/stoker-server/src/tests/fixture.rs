@@ -183,6 +183,7 @@ pub fn options() -> StreamOptions {
         num_lanes: 12,
         order_version: Some(1),
         weight: None,
+        pack: None,
     }
 }
 

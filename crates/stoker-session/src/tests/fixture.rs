@@ -135,6 +135,7 @@ pub fn numbers() -> StreamHandle {
         num_rows: NUM_ROWS,
         order,
         weight: None,
+        pack: None,
     };
     let spec = StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows: NUM_ROWS, seed: 1 };
     StreamHandle::new(Numbers(spec), Duration::ZERO, MemoryBudget::default())

@@ -13,7 +13,7 @@ use stoker_sql::ResolvedRows;
 use stoker_types::to_usize;
 
 use crate::found_rows::SourceRows;
-use crate::read::{Damage, DenseRequest, Reader, add_runs, at_places, bad_places, note, pick};
+use crate::read::{Damage, DenseRequest, Reader, add_runs, note, pick};
 use crate::resident::Shared;
 use crate::resident::due::DueRows;
 use crate::source::ColumnPlan;
@@ -146,12 +146,11 @@ impl Shared {
             return Ok(());
         }
         let source = &self.plan.inner.sources[0];
-        let found = SourceRows::of(source, source.row_ordinals(self.slice.epoch, ordinals)?).await?;
+        let found = SourceRows::of(source, self.slice.epoch, ordinals).await?;
         if !self.keeps_dense {
             self.fill_page_cache(&found.rows);
         }
-        // The addresses of the rows, in the order of the ordinals.
-        let addrs: Vec<Vec<u64>> = found.rows.addrs.iter().map(|addrs| pick(addrs, &found.places)).collect();
+        let addrs = found.addrs();
         let (requests, firsts) = self.requests(&runs, &found.ordinals, &addrs, &mut drafts)?;
         let clock = UnitClock::start(self.scan.clock());
         let (plan, blocks) = (&self.plan.inner, self.blocks.as_ref());
@@ -159,7 +158,7 @@ impl Shared {
         let light = reader.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, reader.gather(0, requests))?;
         note(&mut damaged, gathered);
-        let (bad, light) = (bad_places(&addrs, &damaged), at_places(light, found.places)?);
+        let (bad, light) = (found.bad(&damaged), found.arrays(source, light)?);
         let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &addrs, &bad)?));
         let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
@@ -242,12 +241,7 @@ impl Shared {
 
 impl Draft {
     /// Makes the group, whose slots must be filled. `light`, `addrs` and `bad` are those of the whole arrival.
-    fn group(
-        self,
-        light: &[Option<ArrayRef>],
-        addrs: &[Vec<u64>],
-        bad: &BTreeMap<usize, Damage>,
-    ) -> Result<DueGroup> {
+    fn group(self, light: &[Option<ArrayRef>], addrs: &[Vec<u64>], bad: &BTreeMap<usize, Damage>) -> Result<DueGroup> {
         let Self { held, rows, blocks, slots } = self;
         let left = AtomicUsize::new(rows.len());
         let addrs = addrs.iter().map(|addrs| pick(addrs, &rows)).collect();

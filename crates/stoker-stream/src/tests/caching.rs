@@ -28,6 +28,7 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode, order_version: u32) -> S
         num_lanes: 12,
         order_version: Some(1),
         weight: None,
+        pack: None,
     };
     let plan = StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan");
     of_version(engine, plan, order_version).await

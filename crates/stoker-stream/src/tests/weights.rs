@@ -24,6 +24,7 @@ fn options(shuffle: ShuffleMode, order_version: u32) -> StreamOptions {
         num_lanes: 12,
         order_version: Some(order_version),
         weight: Some("w".into()),
+        pack: None,
     }
 }
 
@@ -151,10 +152,14 @@ fn weights_of_all_types_of_numbers_are_read_and_others_refused() {
         ] {
             let error = plan(expression).await.map(|plan| plan.num_rows()).expect_err(expression);
             let text = error.to_string();
-            assert!(error.kind() == ErrorKind::InvalidRequest && parts.iter().all(|part| text.contains(part)), "{text}");
+            assert!(
+                error.kind() == ErrorKind::InvalidRequest && parts.iter().all(|part| text.contains(part)),
+                "{text}"
+            );
         }
         let other = StreamOptions { weight: Some("v".into()), ..options(ShuffleMode::Block, 1) };
-        let error = StreamPlan::create(&engine, ALL, &[], &other).await.map(|plan| plan.num_rows()).expect_err("no column");
+        let error =
+            StreamPlan::create(&engine, ALL, &[], &other).await.map(|plan| plan.num_rows()).expect_err("no column");
         assert!(error.to_string().contains("no such column; it has x, id, name"), "{error}");
         let none = StreamPlan::create(
             &engine,
@@ -183,7 +188,10 @@ fn runs_and_states_pin_the_weights() {
         for weight in [None, Some("id".to_string())] {
             let other = StreamOptions { weight, ..options.clone() };
             let error = StreamPlan::plan(&engine, &request(&other)).await.map(|_| ()).expect_err("another weight");
-            assert!(error.kind() == ErrorKind::StateMismatch && error.to_string().contains("weight: the run has w"), "{error}");
+            assert!(
+                error.kind() == ErrorKind::StateMismatch && error.to_string().contains("weight: the run has w"),
+                "{error}"
+            );
         }
         // A specification with other weights is not that of the table.
         let mut spec = plan.spec().clone();

@@ -113,6 +113,12 @@ impl Case {
 
 impl Query {
     pub fn sql(&self) -> String {
+        let weight = if self.is_weighted { ", weight" } else { "" };
+        self.sql_of(&format!("x, id, label{weight}"))
+    }
+
+    /// Returns the query with other columns.
+    pub fn sql_of(&self, columns: &str) -> String {
         let filter = match self.filter {
             Filter::All => String::new(),
             Filter::Nothing => " WHERE id < 0".into(),
@@ -125,8 +131,7 @@ impl Query {
             Sorting::Descending => " ORDER BY id DESC",
             Sorting::Classes => " ORDER BY id % 7, id DESC",
         };
-        let weight = if self.is_weighted { ", weight" } else { "" };
-        format!("SELECT x, id, label{weight} FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
+        format!("SELECT {columns} FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
     }
 
     /// Returns the ids of the selected rows, in the order of the row set.
@@ -269,6 +274,7 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
         num_lanes,
         order_version: Some(order_version),
         weight: None,
+        pack: None,
     })
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt8Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array};
+use arrow_array::types::{Int32Type, Int64Type, UInt8Type};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, ListArray, RecordBatch, StringArray, UInt8Array,
+};
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
@@ -154,6 +156,12 @@ pub fn id_at(address: u64) -> i64 {
     ((address >> 32) * FRAGMENT_ROWS + (address & u64::from(u32::MAX))) as i64
 }
 
+/// Returns the tokens of a row, which name it. Some rows have none, and a few have many.
+pub fn tokens(id: i64) -> Vec<i32> {
+    let length = if id % 50 == 49 { 300 } else { id * 7 % 40 };
+    (0..length).map(|token| (id * 1_000 + token) as i32).collect()
+}
+
 /// Returns the tensor of a row; no two rows have the same tensor.
 fn tensor(id: i64) -> impl Iterator<Item = u8> {
     let id = id.to_le_bytes();
@@ -171,7 +179,8 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
     let DataType::FixedSizeList(item, length) = x.data_type().clone() else { unreachable!("a tensor") };
     let id = Field::new("id", DataType::Int64, false);
     let weight = Field::new("weight", DataType::Float32, false);
-    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true), weight]));
+    let tokens = Field::new("tokens", DataType::List(Arc::new(Field::new("item", DataType::Int32, true))), true);
+    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true), weight, tokens]));
     let options =
         WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: FRAGMENT_ROWS, ..WriteOptions::default() };
     let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
@@ -183,6 +192,9 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
             Arc::new(Int64Array::from_iter_values(0..num_rows)),
             Arc::new(StringArray::from(labels)),
             Arc::new(Float32Array::from_iter_values((0..num_rows).map(|id| WEIGHTS[id as usize % WEIGHTS.len()]))),
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(
+                (0..num_rows).map(|id| Some(self::tokens(id).into_iter().map(Some).collect::<Vec<_>>())),
+            )),
         ];
         writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
     }

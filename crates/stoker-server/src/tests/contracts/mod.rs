@@ -24,6 +24,7 @@ mod mixed_shares;
 mod mixed_walks;
 mod mixed_weights;
 mod orders;
+mod packs;
 mod positions;
 mod provenance;
 mod same_batches;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use prost::Message;
 use stoker_fuzz::Target;
 use stoker_types::{
-    BadRows, BatchSize, Batching, Compression, ErrorKind, LastBatch, MixOptions, MixtureStop, ParamValue, PlanRequest,
-    Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
+    BadRows, BatchSize, Batching, Compression, ErrorKind, LastBatch, MixOptions, MixtureStop, PackOptions, ParamValue,
+    PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
 };
 
 use crate::Result;
@@ -35,7 +35,12 @@ fn requests() -> Vec<StreamRequest> {
     let params = [ParamValue::Int(-1), ParamValue::Float(f64::NAN), ParamValue::Vector(vec![0.1, 2.0])];
     let query = Query::new("SELECT id FROM t WHERE x < $1", &params);
     let mix = MixOptions { weights: vec![0.7, 0.3], stop: MixtureStop::Rows, epoch_rows: 100 };
-    let one = PlanRequest::new(query.clone(), StreamOptions { seed: 7, weight: Some("w".into()), ..StreamOptions::default() });
+    let one = PlanRequest::new(
+        query.clone(),
+        StreamOptions { seed: 7, weight: Some("w".into()), ..StreamOptions::default() },
+    );
+    let pack = PackOptions { columns: vec!["t".into(), "m".into()], length: 64, lengths: Some("n".into()), pad: -100 };
+    let packed = PlanRequest::new(query.clone(), StreamOptions { pack: Some(pack), ..StreamOptions::default() });
     let run_id = Some(RunId::try_new("run-1").expect("a name"));
     let mixed = PlanRequest { queries: vec![query.clone(), query], mix: Some(mix), run_id, ..one.clone() };
     let slice = |size, last| Slice {
@@ -65,6 +70,7 @@ fn requests() -> Vec<StreamRequest> {
             read: Some(policy_to_proto(&options, true)),
             ..request(stream_request::Source::Query(request_to_proto(&one)))
         },
+        request(stream_request::Source::Query(request_to_proto(&packed))),
         StreamRequest {
             slice: Some(slice_to_proto(&slice(BatchSize::Global(8), LastBatch::Uneven))),
             ..request(stream_request::Source::Query(request_to_proto(&mixed)))
