@@ -7,7 +7,6 @@ use arrow_array::ArrayRef;
 use futures::future::try_join_all;
 use stoker_order::{DocumentPiece, StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
-use stoker_types::to_usize;
 
 use crate::epoch_rows::{EpochOrdinals, EpochRows, PackedRows};
 use crate::plan::PlanInner;

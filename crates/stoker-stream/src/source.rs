@@ -147,7 +147,7 @@ impl ColumnPlan {
     pub fn dense_row_bytes(&self) -> Option<usize> {
         match self {
             ColumnPlan::Dense { row_bytes, .. } => Some(*row_bytes),
-            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } => None,
+            ColumnPlan::Table { .. } | ColumnPlan::RowSet { .. } | ColumnPlan::Packed => None,
         }
     }
 

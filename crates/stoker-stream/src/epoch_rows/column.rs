@@ -50,11 +50,6 @@ impl<'a> EpochColumn<'a> {
         }
     }
 
-    /// Returns the index of the column in the query.
-    pub fn index(self) -> usize {
-        self.index
-    }
-
     pub fn data_type(self) -> &'a DataType {
         self.source.query.columns()[self.index].field.data_type()
     }

@@ -12,6 +12,8 @@ mod packs;
 mod recent;
 mod weights;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use stoker_order::DocumentPiece;
 use stoker_types::{PackSpec, SourceSpec, StreamOptions, WeightSpec};
 
@@ -58,12 +60,19 @@ impl EpochRows {
     ///
     /// # Errors
     /// [`Error::EpochColumn`] for columns that are missing or have other values; errors of reading.
-    pub async fn of_options(source: &SourcePlan, options: &StreamOptions, seed: u64) -> Result<Self> {
-        match (&options.weight, &options.pack) {
-            (None, None) => Ok(Self::Each),
-            (Some(column), _) => Ok(Self::Weighted(RowWeights::read(source, column, seed).await?)),
-            (None, Some(pack)) => Ok(Self::Packed(RowPacks::read(source, pack, pack.group_packs(), seed).await?)),
-        }
+    pub fn of_options<'a>(
+        source: &'a SourcePlan,
+        options: &'a StreamOptions,
+        seed: u64,
+    ) -> BoxFuture<'a, Result<Self>> {
+        let read = async move {
+            match (&options.weight, &options.pack) {
+                (None, None) => Ok(Self::Each),
+                (Some(column), _) => Ok(Self::Weighted(RowWeights::read(source, column, seed).await?)),
+                (None, Some(pack)) => Ok(Self::Packed(RowPacks::read(source, pack, pack.group_packs(), seed).await?)),
+            }
+        };
+        read.boxed()
     }
 
     /// Reads what a specification has.
@@ -71,19 +80,28 @@ impl EpochRows {
     /// # Errors
     /// As [`EpochRows::of_options`]; the reason as text if the columns have other values than those that the
     /// specification was made from.
-    pub async fn of_spec(source: &SourcePlan, spec: &SourceSpec, seed: u64) -> Result<Result<Self, String>> {
-        let rows = match (&spec.weight, &spec.pack) {
-            (None, None) => return Ok(Ok(Self::Each)),
-            (Some(weight), _) => Self::Weighted(RowWeights::read(source, &weight.column, seed).await?),
-            (None, Some(pack)) => Self::Packed(RowPacks::read(source, &pack.options, pack.group_packs, seed).await?),
+    pub fn of_spec<'a>(
+        source: &'a SourcePlan,
+        spec: &'a SourceSpec,
+        seed: u64,
+    ) -> BoxFuture<'a, Result<Result<Self, String>>> {
+        let read = async move {
+            let rows = match (&spec.weight, &spec.pack) {
+                (None, None) => return Ok(Ok(Self::Each)),
+                (Some(weight), _) => Self::Weighted(RowWeights::read(source, &weight.column, seed).await?),
+                (None, Some(pack)) => {
+                    Self::Packed(RowPacks::read(source, &pack.options, pack.group_packs, seed).await?)
+                }
+            };
+            let is_same = rows.weight() == spec.weight.as_ref()
+                && rows.pack() == spec.pack.as_ref()
+                && rows.num_rows(source) == spec.num_rows;
+            Ok(match is_same {
+                true => Ok(rows),
+                false => Err(format!("its weights or lengths are others: an epoch has {} rows", rows.num_rows(source))),
+            })
         };
-        let is_same = rows.weight() == spec.weight.as_ref()
-            && rows.pack() == spec.pack.as_ref()
-            && rows.num_rows(source) == spec.num_rows;
-        Ok(match is_same {
-            true => Ok(rows),
-            false => Err(format!("its weights or lengths are others: an epoch has {} rows", rows.num_rows(source))),
-        })
+        read.boxed()
     }
 
     /// Returns the number of rows in an epoch.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use arrow_array::ListArray;
 use arrow_array::types::{Int32Type, UInt64Type};
-use arrow_array::{Array, ListArray};
 use stoker_types::{ErrorKind, PackOptions, PlanRequest, Query, RunId};
 
 use super::*;
@@ -190,9 +190,7 @@ fn receipts_and_runs_know_packs() {
         let mut receipts = Vec::new();
         for rank in 0..3 {
             let slice = slice(rank, 3, BatchSize::PerRank(4), LastBatch::Uneven);
-            let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
-            while stream.next().await.expect("a batch").is_some() {}
-            receipts.push(stream.receipt());
+            receipts.push(receipt(&plan, slice, slice.num_steps(plan.num_rows())).await);
         }
         let verdict = plan.verify(&receipts).await.expect("verdicts").remove(0);
         assert_eq!((verdict.num_rows, verdict.missing.count, verdict.repeated.count), (plan.num_rows(), 0, 0));

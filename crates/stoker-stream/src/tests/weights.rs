@@ -108,9 +108,7 @@ fn receipts_prove_weighted_epochs() {
         let mut receipts = Vec::new();
         for rank in 0..3 {
             let slice = slice(rank, 3, BatchSize::PerRank(16), LastBatch::Uneven);
-            let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
-            while stream.next().await.expect("a batch").is_some() {}
-            receipts.push(stream.receipt());
+            receipts.push(receipt(&plan, slice, slice.num_steps(plan.num_rows())).await);
         }
         let verdicts = plan.verify(&receipts).await.expect("verdicts");
         assert!(verdicts.len() == 1 && verdicts[0].num_rows == 750 && verdicts[0].wrong.is_empty());
@@ -161,12 +159,8 @@ fn weights_of_all_types_of_numbers_are_read_and_others_refused() {
         let error =
             StreamPlan::create(&engine, ALL, &[], &other).await.map(|plan| plan.num_rows()).expect_err("no column");
         assert!(error.to_string().contains("no such column; it has x, id, name"), "{error}");
-        let none = StreamPlan::create(
-            &engine,
-            "SELECT x, id, name, id AS w FROM t WHERE id < 0",
-            &[],
-            &options(ShuffleMode::Block, 1),
-        );
+        let (none, options) = ("SELECT x, id, name, id AS w FROM t WHERE id < 0", options(ShuffleMode::Block, 1));
+        let none = StreamPlan::create(&engine, none, &[], &options);
         assert_eq!(none.await.expect("an empty stream").num_rows(), 0);
     });
 }
