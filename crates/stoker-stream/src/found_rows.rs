@@ -113,7 +113,7 @@ impl SourceRows {
         }
         // The rows of a mixture's source may belong to two of its epochs.
         let visits: Vec<(u64, u64)> = visits.map(|visit| (visit.epoch, visit.ordinal)).collect();
-        let mut all = EpochOrdinals::default();
+        let mut all = EpochOrdinals { packs: source.epoch.pack().map(|_| Vec::new()), ..EpochOrdinals::default() };
         for same in visits.chunk_by(|one, next| one.0 == next.0) {
             let ordinals = same.iter().map(|(_, ordinal)| *ordinal).collect();
             all.add(source.epoch.ordinals(same[0].0, ordinals)?);

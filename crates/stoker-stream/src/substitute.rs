@@ -96,7 +96,9 @@ pub(crate) async fn substitutes(
         *light = Some(interleave(&[array.as_ref(), values.as_ref()], &places).map_err(Error::arrow)?);
     }
     for (place, damage, row) in found {
-        let row_addrs = piece.addrs.iter().map(|addrs| addrs[place]).collect();
+        let mut row_addrs: Vec<u64> = piece.addrs.iter().map(|addrs| addrs[place]).collect();
+        // Of a pack, it is the bad document that is named.
+        row_addrs[damage.table] = damage.address;
         piece.addrs.iter_mut().zip(&row.addrs).for_each(|(addrs, addr)| addrs[place] = *addr);
         let reason = format!("{}: {}", plan.table_name(damage.table), damage.reason);
         tracing::warn!(address = damage.address, reason, "a bad row was substituted");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::ListArray;
 use arrow_array::types::{Int32Type, UInt64Type};
-use stoker_types::{ErrorKind, PackOptions, PlanRequest, Query, RunId};
+use stoker_types::{ErrorKind, MixOptions, MixtureStop, PackOptions, PlanRequest, Query, RunId};
 
 use super::*;
 
@@ -250,5 +250,36 @@ fn columns_that_cannot_be_packed_are_refused() {
         let weighted = StreamOptions { weight: Some("n".into()), ..options(ShuffleMode::Block, pack(None)) };
         let error = StreamPlan::create(&engine, DOCUMENTS, &[], &weighted).await.map(|_| ()).expect_err("both");
         assert!(error.to_string().contains("leave weight or pack out"), "{error}");
+    });
+}
+
+#[test]
+fn queries_of_mixtures_are_packed_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = documents(folder.path().to_str().expect("UTF-8"), 2_000).await;
+        let query = |condition: &str| Query::new(format!("{DOCUMENTS} WHERE {condition}"), &[]);
+        let request = PlanRequest {
+            queries: vec![query("id < 1000"), query("id >= 1000")],
+            mix: Some(MixOptions { weights: vec![0.9, 0.1], stop: MixtureStop::First, epoch_rows: 0 }),
+            options: options(ShuffleMode::Block, pack(Some("n"))),
+            run_id: None,
+        };
+        let plan = StreamPlan::plan(&engine, &request).await.expect("a mixture");
+        let slice = slice(0, 1, BatchSize::PerRank(3), LastBatch::Uneven);
+        let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+        let mut documents = Vec::new();
+        while let Some(batch) = stream.next().await.expect("a batch") {
+            for pack in 0..batch.data.num_rows() {
+                let ids = batch.data["id"].as_list::<i32>().value(pack);
+                let ids = ids.as_primitive::<Int64Type>().values().to_vec();
+                assert!(ids.iter().all(|id| *id < 1_000) || ids.iter().all(|id| *id >= 1_000), "{ids:?}");
+                documents.extend(ids);
+            }
+        }
+        documents.retain(|id| *id < 1_000);
+        documents.sort_unstable();
+        documents.dedup();
+        assert!(documents.len() > 890, "{} documents of the first query", documents.len());
     });
 }
