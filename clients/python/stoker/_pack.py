@@ -23,24 +23,25 @@ _LENGTH_MAX = 2**24
 class Pack:
     """Fills sequences of one length with whole documents (``stream(pack=…)``); the rows of a batch are then packs.
 
-    Each document is in one pack, put where it leaves the least room; only one that is longer than a pack is cut, into pieces
-    as long as a pack and a rest. The documents of a pack are neighbours in the query's rows: those of about 2^18 tokens
-    (at least 16 packs) share packs. Which of them share one, and in which order, is drawn from seed and epoch. An epoch has
-    the same number of packs each time, and ``len`` knows it.
+    Each document is in one pack, put where it leaves the least room; only one that is longer than a pack is cut, into
+    pieces as long as a pack and a rest. The documents of a pack are neighbours in the query's rows: those of about
+    2^18 tokens (at least 16 packs) share packs. Which of them share one, and in which order, is drawn from seed and
+    epoch. An epoch has the same number of packs each time, and ``len`` knows it.
 
     A batch has, in addition to the columns of the query:
 
     - ``position_ids``, int32 of shape ``(packs, length)``: the number of each token in its document, 0 for padding;
-    - ``document_ids``, int32 of shape ``(packs, length)``: the number of its document in the pack, from 1; 0 for padding;
-    - ``cu_seqlens``, a list for each pack: where its documents begin, and the length at its end; padding counts as the last
-      document;
+    - ``document_ids``, int32 of shape ``(packs, length)``: the number of its document in the pack, from 1; 0 for
+      padding;
+    - ``cu_seqlens``, a list for each pack: where its documents begin, and the length at its end; padding counts as
+      the last document;
     - ``document_row_ids``, a list for each pack: the row ids of its documents.
 
     Columns that are not packed have a list with one value for each document of the pack.
 
     Attributes:
-        columns: The column with the tokens, a list of numbers in each row; or several columns with as many values in each
-            row, such as tokens and loss mask. A batch has them as arrays of shape ``(packs, length)``.
+        columns: The column with the tokens, a list of numbers in each row; or several columns with as many values
+            in each row, such as tokens and loss mask. A batch has them as arrays of shape ``(packs, length)``.
         length: The number of tokens in a pack, 2 to 2**24.
         lengths: A column with the number of tokens of each row. Without one, all tokens are read to count them when a
             stream is made.
@@ -63,7 +64,9 @@ class Pack:
     def __post_init__(self) -> None:
         names = [self.columns] if isinstance(self.columns, str) else self.columns
         if not isinstance(names, Sequence) or not names:
-            raise InvalidRequestError(f"columns is {self.columns!r}; it must be the name of a column, or a list of names")
+            raise InvalidRequestError(
+                f"columns is {self.columns!r}; it must be the name of a column, or a list of names"
+            )
         for name in names:
             column_name("columns", name)
         whole("length", self.length, 2, _LENGTH_MAX)

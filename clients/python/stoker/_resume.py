@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["resumed"]
 
 #: The options of `stream` that a state pins and that a resume therefore does not take.
-_PINNED = ("seed", "epoch", "shuffle", "shuffle_window_bytes", "block_bytes", "num_lanes", "order_version", "weight", "pack", "params")
+_PINNED = (
+    "seed",
+    "epoch",
+    "shuffle",
+    "shuffle_window_bytes",
+    "block_bytes",
+    "num_lanes",
+    "order_version",
+    "weight",
+    "pack",
+    "params",
+)
 
 
 def resumed(

@@ -10,12 +10,13 @@ use crate::narrate::Narrator;
 use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
-/// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, SQL and search, and
-/// decoding of media.
+/// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, SQL and search,
+/// decoding of media, and tokens.
 const PEERS: &str = "peers";
 const PYTHON: &str = "python";
 const SQL: &str = "sql";
 const MEDIA: &str = "media";
+const TOKENS: &str = "tokens";
 
 /// The part of `stoker bench` that measures no rate, but how orders mix, and that runs only if it is named.
 const ORDER: &str = "order";
@@ -32,14 +33,15 @@ const HELP: [&str; 2] = ["--help", "-h"];
 const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
-/// Builds and measures: `peers`, `python`, `sql` or `media` with the arguments after it, or `stoker bench` with the arguments as
-/// they are. Without arguments, one after the other, of the other libraries only the first epochs.
+/// Builds and measures: `peers`, `python`, `sql`, `media` or `tokens` with the arguments after it, or `stoker bench` with the
+/// arguments as they are. Without arguments, one after the other, of the other libraries only the first epochs.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
         Some((part, args)) if part == PYTHON => first_epochs(workspace, narrator, args),
         Some((part, args)) if part == SQL => queries(workspace, narrator, args),
         Some((part, args)) if part == MEDIA => media(workspace, narrator, args),
+        Some((part, args)) if part == TOKENS => tokens(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
             narrator.say("Measures for an hour or so; `cargo xtask bench --help` lists shorter parts");
@@ -47,6 +49,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
             ceilings(workspace, narrator, args)?;
             ceilings(workspace, narrator, &[ORDER.to_owned()])?;
             media(workspace, narrator, args)?;
+            tokens(workspace, narrator, args)?;
             peers(workspace, narrator, &PEERS_FIRST_EPOCHS.map(str::to_owned))?;
             queries(workspace, narrator, args)
         }
@@ -78,6 +81,11 @@ fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String])
 /// Decoding of media beside the libraries that decode them, in the environment for tests.
 fn media(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_media.py", "Measure decoding of media"), args)
+}
+
+/// Rows of different lengths, packs and weights beside rows of one length, in the environment for tests.
+fn tokens(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    script(workspace, narrator, Python::locate, ("bench_tokens.py", "Measure tokens"), args)
 }
 
 /// SQL and search beside other engines, in the environment of the other libraries.
