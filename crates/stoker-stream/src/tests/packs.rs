@@ -151,7 +151,7 @@ fn each_token_of_each_document_is_in_one_pack() {
             let plan = of_version(&engine, plan, version).await;
             let num_tokens: usize = (0..2_000).map(length).sum();
             let filled = num_tokens as f64 / (plan.num_rows() as f64 * LENGTH as f64);
-            assert!(filled > 0.99, "{filled}");
+            assert!(filled > 0.98, "{filled}");
             let first = epoch(&plan, 0, 1, 0).await;
             check_tokens(&first, 0..2_000);
             // The same packs come at the same positions on any number of ranks, from any position on.
