@@ -13,8 +13,14 @@ use stoker_types::{ArrowParam, ParamValue, SnapshotRef};
 
 use crate::secret_args::{OnCommandLine, secret_in_environment};
 
+/// The heading of the options that say which lake or server a command connects to, in the help of each command.
+pub const LAKE: &str = "Lake";
+
 /// The lake or server that a command connects to.
+///
+/// A heading holds for all options that follow, so that this group and others with one are the last fields of their structs.
 #[derive(Debug, Args)]
+#[command(next_help_heading = LAKE)]
 pub struct LakeArgs {
     /// The lake: a local path, s3://, gs://, az:// or file://
     #[arg(long, global = true, env = "STOKER_LAKE", hide_env_values = true)]
@@ -109,6 +115,7 @@ impl LakeArgs {
 
 /// The options for how streams read a lake.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Reading the lake")]
 pub struct ReadArgs {
     /// A local folder that caches what streams read from object stores, for later epochs and other processes. Lakes on
     /// a local disk do not use it
@@ -138,6 +145,7 @@ pub struct ReadArgs {
 
 /// The snapshot of a table that a command reads.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Version of the table")]
 pub struct AtArgs {
     /// A version, by its number; the newest by default
     #[arg(long, conflicts_with = "tag")]

@@ -19,11 +19,11 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 pub struct DoctorArgs {
     /// The table
     table: String,
-    #[command(flatten)]
-    at: AtArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    at: AtArgs,
 }
 
 /// Prints the verdict on each column, and the findings.

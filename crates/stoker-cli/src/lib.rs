@@ -66,7 +66,7 @@ enum Command {
     Tables,
     /// List the streams that a server serves now
     Ps(ps::PsArgs),
-    /// Show how the columns of a table are stored
+    /// Show how large a table is, and how its columns are stored
     Describe(describe::DescribeArgs),
     /// Report which columns of a table are read as plain bytes, and how to convert the others
     ///
@@ -141,5 +141,50 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Cleanup(args) => cleanup::run(args, &lake).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => stoker_bench::run(args, &mut output::output(), || lake.connect()).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Cli;
+    use crate::connect::LAKE;
+
+    /// The options that say which lake or server a command connects to.
+    const OF_THE_LAKE: [&str; 8] = [
+        "lake",
+        "server",
+        "server-token-file",
+        "server-token",
+        "tls-ca",
+        "client-tls-cert",
+        "client-tls-key",
+        "storage-option",
+    ];
+
+    /// Checks a command and its subcommands. Returns their number.
+    fn check(command: &Command) -> usize {
+        for option in command.get_arguments().filter_map(|option| Some((option.get_long()?, option))) {
+            let ((name, option), path) = (option, command.get_name());
+            let is_of_the_lake = OF_THE_LAKE.contains(&name);
+            assert_eq!(option.get_help_heading() == Some(LAKE), is_of_the_lake, "{path} --{name}");
+        }
+        for name in ["json", "help", "batch-size", "listen", "advertise", "kind", "mode"] {
+            let option = command.get_arguments().find(|option| option.get_long() == Some(name));
+            let heading = option.and_then(|option| option.get_help_heading());
+            assert_eq!(heading, None, "{} --{name}", command.get_name());
+        }
+        1 + command.get_subcommands().map(check).sum::<usize>()
+    }
+
+    #[test]
+    fn the_options_of_the_lake_have_a_heading_of_their_own_in_each_command() {
+        let mut command = Cli::command();
+        command.build();
+        assert!(check(&command) >= 16);
+        let stream = command.find_subcommand("stream").expect("a command");
+        let cache = stream.get_arguments().find(|option| option.get_long() == Some("cache-dir")).expect("an option");
+        assert_eq!(cache.get_help_heading(), Some("Reading the lake"));
     }
 }

@@ -5,6 +5,7 @@ use stoker_server::QuerySettings;
 
 /// The resource limits of a server's queries.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Limits of queries")]
 pub struct QueryArgs {
     /// Bytes of memory that all running queries may hold together [default: 1073741824]
     #[arg(long, env = "STOKER_QUERY_POOL_BYTES", value_name = "BYTES")]

@@ -93,15 +93,15 @@ pub struct ServeArgs {
     /// Bytes of batches that all streams of the server may hold together [default: 2147483648]
     #[arg(long, env = "STOKER_MEMORY_BUDGET_BYTES")]
     memory_budget_bytes: Option<u64>,
+    /// A URI at which clients reach this service, such as grpc://host:8815; repeatable
+    #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
+    advertise: Vec<String>,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
     reads: ReadArgs,
     #[command(flatten)]
     query: QueryArgs,
-    /// A URI at which clients reach this service, such as grpc://host:8815; repeatable
-    #[arg(long, env = "STOKER_ADVERTISE", value_name = "URI", value_delimiter = ',')]
-    advertise: Vec<String>,
 }
 
 impl ServeArgs {

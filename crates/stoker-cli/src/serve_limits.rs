@@ -5,6 +5,7 @@ use stoker_server::ServerConfig;
 
 /// The limits for clients and connections; a limit that is not given keeps its configured value.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Limits of clients")]
 pub struct LimitArgs {
     /// The maximum number of concurrent streams [default: 256]
     #[arg(long, env = "STOKER_STREAMS_MAX")]

@@ -75,8 +75,6 @@ pub struct StreamArgs {
     /// MiB of batches that are prefetched; through a server, the memory of the client
     #[arg(long, default_value_t = 1024)]
     memory_budget_mib: u64,
-    #[command(flatten)]
-    reads: ReadArgs,
     /// Stop after this number of batches
     #[arg(long)]
     max_batches: Option<u64>,
@@ -115,6 +113,8 @@ pub struct StreamArgs {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    reads: ReadArgs,
 }
 
 /// How rows are shuffled.
