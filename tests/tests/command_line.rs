@@ -98,33 +98,78 @@ fn describe_tells_how_columns_are_stored() -> Result<()> {
     let lake = lake_of_pictures(folder.path())?;
     let server = Server::start(&lake, "127.0.0.1:0", &[])?;
     run(&["tag", "pictures", "v1", "--version", "1", "--lake", &lake])?;
-    let snapshots: [(&[&str], &str, &str); 3] = [
-        (&[], "pictures version 2, 30 rows", "2"),
-        (&["--tag", "v1"], "pictures version 1, 15 rows", "1"),
-        (&["--version", "1"], "pictures version 1, 15 rows", "1"),
+    let snapshots: [(&[&str], [&str; 2]); 3] = [
+        (&[], ["pictures version 2, 30 rows", "2 fragments, "]),
+        (&["--tag", "v1"], ["pictures version 1, 15 rows, tagged v1", "1 fragment, "]),
+        (&["--version", "1"], ["pictures version 1, 15 rows, tagged v1", "1 fragment, "]),
     ];
     for place in [["--lake", lake.as_str()], ["--server", server.address.as_str()]] {
-        for (at, first_line, chunks) in snapshots {
+        for (at, [first_line, second_line]) in snapshots {
             let described = run(&words(&[&["describe", "pictures"], at, &place]))?;
             let mut lines = described.lines();
             ensure!(lines.next() == Some(first_line), "{described}");
+            let size = lines.next().context("a second line")?;
+            ensure!(size.starts_with(second_line) && size.ends_with("iB in data files"), "{described}");
+            ensure!(lines.next() == Some(""), "{described}");
             let cells = |line: &str| -> Vec<String> {
                 line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(String::from).collect()
             };
-            let rows: Vec<Vec<String>> = lines.map(cells).collect();
+            let rows: Vec<Vec<String>> = lines.take_while(|line| !line.is_empty()).map(cells).collect();
             let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
             ensure!(names == ["column", "image", "label", "label_name", "path", "split"], "{described}");
-            let head = ["column", "kind", "bytes/row", "chunks", "chunk size", "dense", "checksums", "compression"];
-            ensure!(rows[0] == head, "{described}");
-            ensure!(rows[1][..4] == ["image", "tensor uint8[3, 20, 24]", "1440", chunks], "{described}");
-            ensure!(rows[1][5..] == ["yes", "yes", "none"], "{described}");
-            ensure!(rows[2][..4] == ["label", "scalar", "8", chunks], "{described}");
-            ensure!(rows[2][5..7] == ["light", "yes"], "{described}");
+            ensure!(
+                rows[0] == ["column", "type", "stored as", "stored", "bytes/row", "nulls", "checksums"],
+                "{described}"
+            );
+            ensure!(rows[1][..3] == ["image", "tensor uint8[3, 20, 24]", "plain values"], "{described}");
+            ensure!(rows[1][4..] == ["1.41 KiB", "none", "yes"], "{described}");
+            ensure!(rows[2][..2] == ["label", "int64"], "{described}");
+            ensure!(rows[2][4..] == ["8 B", "none", "yes"], "{described}");
+            ensure!(!described.contains("not "), "nothing looks like a fault: {described}");
         }
         for (at, said) in [("--version", "version 9 of table pictures"), ("--tag", "tag '9' of table pictures")] {
             let error = run_failing(&words(&[&["describe", "pictures", at, "9"], &place]))?;
             ensure!(error.contains(said), "{error}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn describe_shows_no_fault_of_encoded_images_and_their_indexes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (pictures, lake) = (folder.path().join("pictures"), folder.path().join("lake"));
+    image_folder(&pictures, 5)?;
+    let lake = ["--lake", text(&lake)?];
+    run(&words(&[&["ingest", "imagefolder", text(&pictures)?, "p", "--images", "encoded", "--quiet"], &lake]))?;
+    run(&words(&[&["index", "p", "label", "--kind", "btree"], &lake]))?;
+    let described = run(&words(&[&["describe", "p"], &lake]))?;
+    let line = |name: &str| {
+        let found = described.lines().find(|line| line.starts_with(name));
+        found.with_context(|| described.clone())
+    };
+    let image = line("image")?;
+    ensure!(image.contains("encoded image") && image.contains("files as they are"), "{described}");
+    ensure!(line("label ")?.ends_with("label_idx (BTree)"), "{described}");
+    for word in ["not", "no:", "fault", "faster", "damage"] {
+        ensure!(!described.contains(word), "{word:?} looks like a fault: {described}");
+    }
+    let answer: serde_json::Value = serde_json::from_str(&run(&words(&[&["describe", "p", "--json"], &lake]))?)?;
+    ensure!(answer["size"]["num_fragments"] == 1 && answer["size"]["num_deleted_rows"] == 0, "{answer}");
+    Ok(())
+}
+
+#[test]
+fn help_groups_the_options_of_the_lake() -> Result<()> {
+    for command in ["sql", "describe", "stream", "serve", "ingest parquet"] {
+        let mut words: Vec<&str> = command.split(' ').collect();
+        words.push("--help");
+        let help = run(&words)?;
+        let (others, of_the_lake) = help.split_once("\nLake:\n").with_context(|| help.clone())?;
+        for option in ["--lake <LAKE>", "--server <SERVER>", "--storage-option <KEY=VALUE>", "--tls-ca <TLS_CA>"] {
+            ensure!(of_the_lake.contains(option) && !others.contains(option), "{option}: {help}");
+        }
+        ensure!(others.contains("Options:\n"), "{help}");
     }
     Ok(())
 }

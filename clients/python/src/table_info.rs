@@ -24,6 +24,9 @@ pub(crate) struct TableInfo {
     /// All tags of the table, with the version that each tag names.
     #[pyo3(get)]
     tags: BTreeMap<String, u64>,
+    /// The bytes, fragments and deleted rows of the data files; `None` from servers that do not tell it.
+    #[pyo3(get)]
+    size: Option<(u64, u64, u64)>,
 }
 
 impl TableInfo {
@@ -35,6 +38,7 @@ impl TableInfo {
             num_rows: info.num_rows,
             schema: Py::new(py, ArrowSchema(info.schema))?,
             tags: info.tags,
+            size: info.size.map(|size| (size.bytes, size.num_fragments, size.num_deleted_rows)),
         })
     }
 }

@@ -56,7 +56,7 @@ from stoker._pack import Pack
 from stoker._plan import Plan
 from stoker._query import Query
 from stoker._ragged import Jagged, Pad
-from stoker._reports import ColumnLayout, EpochVerdict, Finding, VersionInfo
+from stoker._reports import ColumnLayout, EpochVerdict, Finding, TableSize, VersionInfo
 from stoker._rows import Cursor, Substitution
 from stoker._run import Run, RunEntry
 from stoker._statement import Outcome, StatementProgress
@@ -109,6 +109,7 @@ __all__ = [
     "StreamStats",
     "Substitution",
     "Table",
+    "TableSize",
     "UnauthenticatedError",
     "UnavailableError",
     "VersionInfo",

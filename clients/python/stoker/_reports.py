@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal
 
-__all__ = ["ColumnLayout", "EpochVerdict", "Finding", "VersionInfo", "known_fields"]
+__all__ = ["ColumnLayout", "EpochVerdict", "Finding", "TableSize", "VersionInfo", "known_fields"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,21 @@ class VersionInfo:
     version: int
     timestamp: datetime
     tags: list[str]
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """What a version of a table takes in storage.
+
+    Attributes:
+        bytes: The bytes of all data files, without indexes and older versions.
+        num_fragments: The number of fragments.
+        num_deleted_rows: The number of rows that are in the data files and are marked as deleted.
+    """
+
+    bytes: int
+    num_fragments: int
+    num_deleted_rows: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,8 @@ class ColumnLayout:
         decode_bytes_per_sec: The bytes of tensors that one thread decodes in a second, measured on the first rows.
         max_abs_error: The largest absolute error of an element of a lossy column, as it was measured when rows were
             written.
+        has_nulls: Whether some rows are null, or some values in them; ``None`` if the data files do not say it.
+        indexes: The indexes over the column, with their kinds.
     """
 
     name: str
@@ -102,6 +119,8 @@ class ColumnLayout:
     why_not_dense: str | None
     compression: str
     unchecked_fragments: int = 0
+    has_nulls: bool | None = None
+    indexes: list[str] = field(default_factory=list)
     codec: str | None = None
     plain_bytes: int | None = None
     decode_bytes_per_sec: int | None = None

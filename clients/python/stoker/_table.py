@@ -25,7 +25,7 @@ from stoker._errors import InvalidRequestError
 from stoker._masked import masked_columns
 from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
 from stoker._numbers import whole, whole_or_none
-from stoker._reports import ColumnLayout, Finding, VersionInfo, known_fields
+from stoker._reports import ColumnLayout, Finding, TableSize, VersionInfo, known_fields
 from stoker._statement import Outcome, ProgressCallback, given_params
 
 if TYPE_CHECKING:
@@ -68,6 +68,16 @@ class Table:
     def num_rows(self) -> int:
         """The number of rows that are not deleted."""
         return self._info.num_rows
+
+    @property
+    def size(self) -> TableSize | None:
+        """What this version takes in storage; ``None`` from servers of older versions, which do not tell it.
+
+        Example:
+            >>> lake.table("digits").size.num_fragments
+            1
+        """
+        return None if self._info.size is None else TableSize(*self._info.size)
 
     @property
     def schema(self) -> pa.Schema:
@@ -140,7 +150,7 @@ class Table:
         return self._lake.execute(sql + (" CASCADE" if cascade else ""))
 
     def describe(self) -> list[ColumnLayout]:
-        """Describes how each column is stored."""
+        """Describes how each column is stored: its type, its bytes, its nulls, its indexes. Reads all footers."""
         layouts = self._lake._native.describe(self.name, self.version)
         return [ColumnLayout(**known_fields(ColumnLayout, layout)) for layout in layouts]
 

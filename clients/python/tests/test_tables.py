@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from conftest import NUM_ROWS, SHAPE, expected_image, make_columns
+from conftest import NUM_ROWS, SHAPE, Server, expected_image, make_columns
 from PIL import Image
 
 import stoker
@@ -46,6 +46,41 @@ def test_describe(lake: stoker.Lake) -> None:
     assert list(layouts) == ["id", "image", "label", "name", "emb"]
     assert layouts["image"].bytes_per_row == np.prod(SHAPE)
     assert not layouts["image"].heavy
+
+
+def test_describe_tells_sizes_nulls_and_indexes(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path))
+    columns = {
+        "id": pa.array(range(300)),
+        "name": pa.array([None if row % 3 else f"row {row}" for row in range(300)]),
+        "late": pa.array([None] * 300, pa.float32()),
+        "words": pa.array([["a", None] if row == 7 else ["b"] for row in range(300)]),
+    }
+    table = lake.create_table("t", columns)
+    table.create_index("id", kind="btree")
+    lake.execute("DELETE FROM t WHERE id < 10")
+    lake.table("t").append({"id": [300], "name": ["x"], "late": pa.array([1.5], pa.float32()), "words": [["c"]]})
+    table = lake.table("t")
+    assert table.size is not None
+    files = [path.stat().st_size for path in tmp_path.glob("t.lance/data/*.lance")]
+    assert (table.size.num_fragments, table.size.num_deleted_rows) == (2, 10)
+    assert table.size.bytes == sum(files)
+    layouts = {layout.name: layout for layout in table.describe()}
+    assert {name: layout.has_nulls for name, layout in layouts.items()} == {
+        "id": False,
+        "name": True,
+        "late": True,
+        "words": True,
+    }
+    assert layouts["id"].indexes == ["id_idx (BTree)"]
+    assert layouts["name"].indexes == []
+    server = Server(str(tmp_path))
+    try:
+        there = stoker.connect(server.url).table("t")
+        assert there.size == table.size
+        assert there.describe() == table.describe()
+    finally:
+        server.stop()
 
 
 def test_heavy_tensors_are_dense(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ use arrow_schema::Field;
 use futures::{StreamExt, TryStreamExt, stream};
 use lance::dataset::fragment::FileFragment;
 use lance_encoding::decoder::PageEncoding;
-use lance_encoding::format::metadata::{CompressiveEncoding, compressive_encoding::Compression, page_layout::Layout};
+use lance_encoding::format::metadata::{
+    CompressiveEncoding, RepDefLayer, compressive_encoding::Compression, page_layout::Layout,
+};
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
 use stoker_columns::fixed_row_bytes;
@@ -46,6 +48,8 @@ pub struct ColumnSurvey {
     pub unchecked: FragmentTally,
     /// The largest number of other columns in one file of the column.
     pub neighbours_max: usize,
+    /// Whether some rows are null, or some values in them, deleted rows included; `None` where a file does not say it.
+    pub has_nulls: Option<bool>,
     /// Bytes per row if the column's type allows plain bytes.
     row_bytes: Result<u64, Obstacle>,
 }
@@ -112,6 +116,8 @@ impl Table {
                         if obstacle != Obstacle::NoFile {
                             survey.unchecked.add(id);
                         }
+                        let is_missing = obstacle == Obstacle::NoFile;
+                        survey.has_nulls = either(survey.has_nulls, is_missing.then_some(true));
                         survey.add_obstacle(id, obstacle);
                     }
                 }
@@ -164,6 +170,7 @@ impl ColumnSurvey {
             obstacles: Vec::new(),
             unchecked: FragmentTally::default(),
             neighbours_max: 0,
+            has_nulls: Some(false),
             row_bytes: dense_row_bytes(field),
         }
     }
@@ -189,6 +196,7 @@ impl ColumnSurvey {
             if !self.encodings.contains(&encoding) {
                 self.encodings.push(encoding);
             }
+            self.has_nulls = either(self.has_nulls, page_has_nulls(&page.encoding));
         }
         self.neighbours_max = self.neighbours_max.max(metadata.column_infos.len() - 1);
         let Ok(row_bytes) = self.row_bytes else { return };
@@ -224,6 +232,40 @@ fn num_pieces(runs: &[RowRun], row_bytes: u64) -> u64 {
 /// Returns the ids of the leaf fields, which have values of their own.
 fn leaves(field: &lance_core::datatypes::Field) -> Vec<i32> {
     if field.children.is_empty() { vec![field.id] } else { field.children.iter().flat_map(leaves).collect() }
+}
+
+/// Whether one of two parts has nulls. A part that has some decides; then one that does not say it.
+fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (one, other) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (Some(false), other) => other,
+        (None, _) => None,
+    }
+}
+
+/// Whether some rows of a page are null, or some values in them; `None` where its encoding does not say it.
+fn page_has_nulls(encoding: &PageEncoding) -> Option<bool> {
+    let PageEncoding::Structural(layout) = encoding else { return None };
+    let (layers, values) = match layout.layout.as_ref()? {
+        Layout::FullZipLayout(zip) => (&zip.layers, zip.value_compression.as_ref()),
+        Layout::MiniBlockLayout(mini) => (&mini.layers, mini.value_compression.as_ref()),
+        Layout::ConstantLayout(constant) => (&constant.layers, None),
+        Layout::BlobLayout(blob) => (&blob.layers, None),
+    };
+    let nullable =
+        [RepDefLayer::RepdefNullableItem, RepDefLayer::RepdefNullableList, RepDefLayer::RepdefNullAndEmptyList];
+    let is_nullable = |layer: &i32| nullable.iter().any(|found| *found as i32 == *layer);
+    Some(layers.iter().any(is_nullable) || values.is_some_and(has_null_items))
+}
+
+/// Whether the elements of fixed-size lists have a validity of their own.
+fn has_null_items(encoding: &CompressiveEncoding) -> bool {
+    match &encoding.compression {
+        Some(Compression::FixedSizeList(list)) => {
+            list.has_validity || list.values.as_deref().is_some_and(has_null_items)
+        }
+        _ => false,
+    }
 }
 
 fn encoding_name(encoding: &PageEncoding) -> String {

@@ -3,20 +3,24 @@
 use arrow_schema::Field;
 use stoker_columns::{CompressedTensor, LossyColumn, is_heavy, kind_of};
 use stoker_lake::{ColumnSurvey, Result, Table};
-use stoker_types::ColumnLayout;
+use stoker_types::{ColumnLayout, IndexInfo};
 
 use crate::decode_rate::decode_rate;
 
 /// Describes the layout of each column of a table, in the order of the schema. Reads the footers of all data files, and the
-/// first rows of compressed tensors, which it decodes to measure the rate.
+/// first rows of compressed tensors, which it decodes to measure the rate; takes a request for each index of vectors.
 ///
 /// # Errors
 /// `DataCorrupt` for unreadable footers; storage errors.
 pub async fn describe(table: &Table) -> Result<Vec<ColumnLayout>> {
+    let indexes = table.indexes().await?;
     let mut columns = Vec::new();
     for field in table.schema().fields() {
+        let is_over = |index: &&IndexInfo| index.columns.iter().any(|column| column == field.name());
+        let named = indexes.iter().filter(is_over).map(|index| format!("{} ({})", index.name, index.kind));
         let layout = layout(table, field, &table.survey(field.name()).await?);
-        columns.push(ColumnLayout { decode_bytes_per_sec: decode_rate(table, field).await, ..layout });
+        let decode_bytes_per_sec = decode_rate(table, field).await;
+        columns.push(ColumnLayout { indexes: named.collect(), decode_bytes_per_sec, ..layout });
     }
     Ok(columns)
 }
@@ -49,5 +53,7 @@ pub(crate) fn layout(table: &Table, field: &Field, survey: &ColumnSurvey) -> Col
         plain_bytes: row_bytes.map(|bytes| table.num_rows().saturating_mul(bytes as u64)),
         decode_bytes_per_sec: None,
         max_abs_error: lossy.and_then(|lossy| lossy.max_abs_error),
+        has_nulls: if field.is_nullable() { survey.has_nulls } else { Some(false) },
+        indexes: Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use futures::stream::BoxStream;
 use stoker_types::calls::{
-    Answering, Answers, BoxedAnswers, Call, OpenTable, TableAnswer, TableAt, TagVersion, check_call,
+    Answering, Answers, BoxedAnswers, Call, OpenTable, TableAnswer, TableAt, TableSize, TagVersion, check_call,
 };
 use stoker_types::{
     Compression, Context, Digest, ErrorKind, ParamValue, PlanRequest, ProgressSink, Query, SnapshotRef, SqlOptions,
@@ -36,6 +36,8 @@ pub struct TableInfo {
     pub schema: SchemaRef,
     /// The table's tags, each with its version.
     pub tags: BTreeMap<String, u64>,
+    /// What the version takes in storage; `None` from servers that do not tell it.
+    pub size: Option<TableSize>,
 }
 
 /// The result of a SQL query.
@@ -84,10 +86,10 @@ impl Connection {
     /// An unknown table, version or tag; storage errors.
     pub async fn table(&self, name: &str, at: &SnapshotRef) -> Result<TableInfo> {
         TableName::try_new(name)?;
-        let TableAnswer { name, version, num_rows, schema, tags } =
+        let TableAnswer { name, version, num_rows, schema, tags, size } =
             self.call(OpenTable(TableAt::new(name, at))).await?;
         let schema = schema.0;
-        Ok(TableInfo { name, version, num_rows, schema, tags })
+        Ok(TableInfo { name, version, num_rows, schema, tags, size })
     }
 
     /// Gives a version of a table a tag. Where an answer is lost, the next attempt looks whether the tag was made.

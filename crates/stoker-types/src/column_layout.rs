@@ -47,6 +47,12 @@ pub struct ColumnLayout {
     /// columns.
     #[serde(default)]
     pub max_abs_error: Option<f64>,
+    /// Whether some rows are null, or some values in them, as the data files say; `None` where they do not say it.
+    #[serde(default)]
+    pub has_nulls: Option<bool>,
+    /// The indexes over the column, each as its name and its kind: `label_idx (BTree)`.
+    #[serde(default)]
+    pub indexes: Vec<String>,
 }
 
 impl ColumnLayout {

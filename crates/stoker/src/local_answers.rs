@@ -9,7 +9,7 @@ use stoker_stream::{Resources, StreamPlan, log_bad_rows, log_run, run_entries, v
 use stoker_types::calls::{
     Answering, Answers, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus, GetVersion,
     IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenStream, OpenTable, ReadBeside, ReadRunLog,
-    SchemaText, ServerStatus, ServerVersion, TableAnswer, TableAt, TagVersion, VerifyReceipts,
+    SchemaText, ServerStatus, ServerVersion, TableAnswer, TableAt, TableSize, TagVersion, VerifyReceipts,
 };
 use stoker_types::{
     ColumnLayout, Context, Diagnosis, EpochVerdict, QueryOptions, ReadOptions, RunEntry, StreamSpec, TagName,
@@ -66,8 +66,16 @@ impl Answers<OpenTable> for LocalLake {
             num_rows: table.num_rows(),
             schema: SchemaText(table.schema()),
             tags,
+            size: Some(size(&table)),
         })
     }
+}
+
+/// What a table takes in storage, from its manifest.
+fn size(table: &stoker_lake::Table) -> TableSize {
+    let fragments = table.fragments();
+    let deleted = fragments.iter().map(|fragment| fragment.physical_rows.saturating_sub(fragment.num_rows));
+    TableSize { bytes: table.data_bytes(), num_fragments: fragments.len() as u64, num_deleted_rows: deleted.sum() }
 }
 
 impl Answers<ListVersions> for LocalLake {

@@ -38,6 +38,7 @@ async fn heavy_pages_are_dense_and_just_under_8_mib() -> TestResult {
     assert_eq!((image.num_chunks, image.chunk_bytes_max), (6, 54 * 150_528));
     assert_eq!(image.compression, "none");
     assert_eq!(image.kind, "tensor uint8[3, 224, 224]");
+    assert_eq!(image.has_nulls, Some(false));
 
     // The pages of a narrower heavy column in the same table are full too.
     let state = &columns["state"];
@@ -75,6 +76,7 @@ async fn lists_count_their_leaves_and_fixed_bytes_are_not_dense() -> TestResult 
     let bytes: usize = (0..10).map(|row| media(row).len()).sum();
     assert!(columns["lists"].bytes >= bytes as u64, "{:?}", columns["lists"]);
     assert_eq!(columns["lists"].bytes_per_row, Some(columns["lists"].bytes / 10));
+    assert_eq!(columns["lists"].has_nulls, Some(false), "an empty list is no null");
     assert!(columns["fixed"].heavy && !columns["fixed"].dense, "{:?}", columns["fixed"]);
     Ok(())
 }

@@ -26,7 +26,8 @@ fn logging_lake(
     FakeLake::new(move |name, body| {
         if name == OpenTable::NAME {
             let schema = SchemaText(Arc::new(Schema::empty()));
-            let table = TableAnswer { name: "t".into(), version: 7, num_rows: 0, schema, tags: BTreeMap::new() };
+            let (name, tags) = ("t".into(), BTreeMap::new());
+            let table = TableAnswer { name, version: 7, num_rows: 0, schema, tags, size: None };
             return ready(table.encode().map_err(Error::internal)).boxed();
         }
         assert_eq!(name, LogRun::NAME);

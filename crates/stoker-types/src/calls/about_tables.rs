@@ -118,6 +118,20 @@ pub struct TableAnswer {
     pub schema: SchemaText,
     /// All tags of the table and the versions that they name.
     pub tags: BTreeMap<String, u64>,
+    /// What the version takes in storage; `None` from servers that do not tell it.
+    #[serde(default)]
+    pub size: Option<TableSize>,
+}
+
+/// What a version of a table takes in storage, as its manifest says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSize {
+    /// The bytes of all data files, without indexes and older versions.
+    pub bytes: u64,
+    /// The number of fragments.
+    pub num_fragments: u64,
+    /// The number of rows that are in the data files and are marked as deleted.
+    pub num_deleted_rows: u64,
 }
 
 /// Gives a version of a table a tag.

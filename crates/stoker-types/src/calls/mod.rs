@@ -32,7 +32,8 @@ pub use about_streams::{
     ServerStatus, ServerVersion,
 };
 pub use about_tables::{
-    DescribeTable, ExamineTable, ExplainQuery, ListTables, ListVersions, OpenTable, TableAnswer, TableAt, TagVersion,
+    DescribeTable, ExamineTable, ExplainQuery, ListTables, ListVersions, OpenTable, TableAnswer, TableAt, TableSize,
+    TagVersion,
 };
 pub use answer::{Answer, Done, IpcBytes};
 pub use runs::{LogBadRows, LogRun, ReadRunLog, VerifyReceipts, WriteKey};

@@ -282,6 +282,8 @@ fn documents() -> Vec<Vec<u8>> {
         plain_bytes: Some(9),
         decode_bytes_per_sec: Some(1 << 30),
         max_abs_error: Some(0.5),
+        has_nulls: Some(true),
+        indexes: vec!["image_idx (BTree)".into()],
     };
     let finding = Finding {
         column: Some("image".into()),
@@ -307,7 +309,9 @@ fn documents() -> Vec<Vec<u8>> {
         secs: 0.1,
     };
     let schema = SchemaText(Schema::new(vec![Field::new("id", DataType::Int64, false)]).into());
-    let answer = TableAnswer { name: "digits".into(), version: 1, num_rows: 2, schema, tags: [("t".into(), 1)].into() };
+    let size = Some(TableSize { bytes: 3, num_fragments: 4, num_deleted_rows: 5 });
+    let tags = [("t".into(), 1)].into();
+    let answer = TableAnswer { name: "digits".into(), version: 1, num_rows: 2, schema, tags, size };
     let stats = StreamStats { first_batch_nanos: Some(7), ..StreamStats::default() };
     let new_tag = TagVersion { table: Some("digits".into()), new_tag: "best".into(), ..TagVersion::default() };
     let params = with_params().sources.remove(0).params;
