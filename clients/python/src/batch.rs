@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 use stoker_batch::Windows;
 use stoker_columns::ragged::{Padding, RaggedValues, ragged_values};
 use stoker_columns::{MASK_KEY, Mismatch, column_validity, dense_values};
+use stoker_decode::sample_seed;
 use stoker_session::session::{BatchKey, Fetched};
 use stoker_types::{Digest, ErrorKind, Share, StreamSpec};
 
@@ -19,6 +20,9 @@ use crate::arrow_export::ArrowArray;
 use crate::dlpack::TensorColumn;
 use crate::exceptions::error;
 use crate::stream_handle::pairs;
+
+/// The name with which the seeds of rows are made, where the seeds of decoders have the name of a column. Not a column.
+const ROW_DRAWS: &str = "stoker.PerRow";
 
 /// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
@@ -259,6 +263,18 @@ impl BatchPlace {
     fn row_addrs(&self, py: Python<'_>) -> PyResult<Vec<Py<ArrowArray>>> {
         let array = |addrs: &Arc<UInt64Array>| Py::new(py, ArrowArray::from_values(addrs.clone()));
         self.row_addrs.iter().map(array).collect()
+    }
+
+    /// Returns the position of a row of the batch in the order of its epoch.
+    fn row_position(&self, row: u64) -> u64 {
+        self.share.position(row)
+    }
+
+    /// Returns a seed for each row, with which transforms of single rows draw.
+    fn row_seeds(&self, py: Python<'_>) -> PyResult<Py<ArrowArray>> {
+        let seed = |row| sample_seed(self.spec.seed, self.epoch, self.share.position(row), ROW_DRAWS);
+        let seeds = UInt64Array::from_iter_values((0..self.num_rows as u64).map(seed));
+        Py::new(py, ArrowArray::from_values(Arc::new(seeds)))
     }
 
     /// Returns, for indices of rows in the batch, the index of the mixture's query that each row comes from.

@@ -53,6 +53,7 @@ from stoker._media import AudioClip, VideoClip
 from stoker._mixture import Mixture, mix
 from stoker._native import __version__
 from stoker._pack import Pack
+from stoker._per_row import PerRow
 from stoker._plan import Plan
 from stoker._query import Query
 from stoker._ragged import Jagged, Pad
@@ -95,6 +96,7 @@ __all__ = [
     "Outcome",
     "Pack",
     "Pad",
+    "PerRow",
     "PermissionDeniedError",
     "Plan",
     "Query",

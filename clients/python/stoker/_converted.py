@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from stoker._batch import Batch
 from stoker._numbers import whole
+from stoker._per_row import PerRow, Stack
 
-__all__ = ["check_threads", "converted", "transformed"]
+__all__ = ["Transform", "check_threads", "converted", "transformed"]
 
 _Value = TypeVar("_Value")
+
+#: A function of the dict of a batch, or of single rows.
+Transform: TypeAlias = Callable[[dict[str, Any]], Any] | PerRow
 
 #: The maximum number of threads that call a transform.
 _THREADS_MAX = 1024
@@ -56,13 +60,15 @@ def converted(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def transformed(transform: Callable[[Any], Any] | None, values: Any, batch: Batch) -> Any:
-    """Returns what a transform makes of a batch.
+def transformed(transform: Transform | None, values: Any, batch: Batch, stack: Stack | None = None) -> Any:
+    """Returns what a transform makes of a batch. ``stack`` stacks the values of rows; default: as arrays of NumPy.
 
     An exception gets a note that names the step and the rows (from Python 3.11 on).
     """
     if transform is None:
         return values
+    if isinstance(transform, PerRow):
+        return transform.batch(values, batch, stack)
     try:
         return transform(values)
     except Exception as error:

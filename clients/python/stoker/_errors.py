@@ -49,7 +49,10 @@ class StokerError(Exception):
 
 
 class BadRow(Exception):  # noqa: N818 - it tells of a row and is no error of the program
-    """Raised by a function of :class:`stoker.Decoder`: its row is bad, and ``bad_rows`` says what happens to it."""
+    """Raised by a function of :class:`stoker.Decoder`: its row is bad, and ``bad_rows`` says what happens to it.
+
+    A function of :class:`stoker.PerRow` raises it for a row that ends the loop with a :class:`DataCorruptError`.
+    """
 
 
 class InvalidRequestError(StokerError, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,14 @@ import jax
 import numpy as np
 
 from stoker._batch import Batch
-from stoker._converted import check_threads, converted, transformed
+from stoker._converted import Transform, check_threads, converted, transformed
 from stoker._errors import InvalidRequestError
 from stoker._jax_processes import check_sharding, one_ahead, processes_of
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
 from stoker._loader_options import check_functions, check_keys, columns_to_mask
 from stoker._masked import mask_key
+from stoker._per_row import PerRow
 from stoker._ragged import Layouts, layouts
 from stoker._stream import Stream
 
@@ -28,7 +29,7 @@ class JaxOptions:
     """The options that convert the columns of a batch; see :meth:`Query.jax`."""
 
     sharding: Any = None
-    transform: Callable[[dict[str, Any]], Any] | None = None
+    transform: Transform | None = None
     transform_threads: int = 0
     valid_key: str | None = None
     ragged: Layouts = "pad"
@@ -86,11 +87,13 @@ class JaxLoader(StreamLoader):
 
     def _value(self, batch: Batch) -> Any:
         masks = {mask_key(column): batch.is_valid(column) for column in self._masked}
-        values = batch.arrays(self._layouts) | masks
+        values, transform = batch.arrays(self._layouts) | masks, self._options.transform
         if self._options.valid_key is not None:
             values[self._options.valid_key] = batch.valid
+        if isinstance(transform, PerRow):
+            values, transform = transform.batch(values, batch), None
         found: Any = {name: self._array(name, value) for name, value in values.items()}
-        found = transformed(self._options.transform, found, batch)
+        found = transformed(transform, found, batch)
         return JaxBatch.of(found, batch.rows) if isinstance(found, Mapping) else found
 
     def _array(self, name: str, values: Any) -> Any:

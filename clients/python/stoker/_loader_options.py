@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from stoker._errors import InvalidRequestError
 from stoker._masked import mask_key
+from stoker._per_row import PerRow
 from stoker._ragged import Layout, Pad
 
 __all__ = ["check_functions", "check_int64_columns", "check_keys", "columns_to_mask"]
@@ -63,7 +64,7 @@ def check_functions(**functions: Any) -> None:
         InvalidRequestError: An option is something else; the message names the option.
     """
     for name, function in functions.items():
-        if function is not None and not callable(function):
+        if function is not None and not callable(function) and not isinstance(function, PerRow):
             raise InvalidRequestError(f"{name} is {function!r}; it must be a function")
 
 

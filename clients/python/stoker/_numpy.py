@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stoker._batch import Batch
-from stoker._converted import check_threads, converted, transformed
+from stoker._converted import Transform, check_threads, converted, transformed
 from stoker._loader import StreamLoader
 from stoker._loader_batch import LoaderBatch
 from stoker._loader_options import check_functions, check_keys, columns_to_mask
@@ -24,7 +24,7 @@ __all__ = ["NumpyBatch", "NumpyLoader", "NumpyOptions"]
 class NumpyOptions:
     """The options that convert the columns of a batch; see :meth:`Query.numpy`."""
 
-    transform: Callable[[dict[str, Any]], Any] | None = None
+    transform: Transform | None = None
     transform_threads: int = 0
     valid_key: str | None = None
     ragged: Layouts = None

@@ -133,6 +133,28 @@ class BatchRows:
         addresses = self._addresses()
         return addresses[0] if len(addresses) == 1 else np.stack(addresses, axis=1)
 
+    def row_seeds(self) -> np.ndarray[Any, Any]:
+        """Returns the seeds of transforms of single rows: functions of stream seed, epoch and position, as uint64.
+
+        Raises:
+            InvalidRequestError: This is a pickled copy.
+        """
+        if self._place is None:
+            raise InvalidRequestError("a pickled copy of a batch has no seeds")
+        return numbers(imported(self._place.row_seeds()), np.dtype(np.uint64))
+
+    def place(self, row: int) -> str:
+        """Describes a row for messages: its row ids, its position and its epoch."""
+        tables = zip(self.tables, self._addresses(), strict=True)
+        rows = [
+            f"row id {addrs[row]} of {table} version {version}"
+            for (table, version), addrs in tables
+            if addrs[row] != NO_ROW
+        ]
+        if self._place is None:
+            return ", ".join(rows)
+        return f"{', '.join(rows)} (position {self._place.row_position(row)} of epoch {self._native('epoch')})"
+
     @property
     def source(self) -> np.ndarray[Any, Any]:
         """The index of the mixture's query that each row comes from."""

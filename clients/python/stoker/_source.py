@@ -18,10 +18,12 @@ from stoker._pack import Pack, pack_request
 from stoker._stream import Stream
 
 if TYPE_CHECKING:
+    from stoker._converted import Transform
     from stoker._jax import JaxLoader
     from stoker._lake import Lake
     from stoker._lightning import DataModule
     from stoker._numpy import NumpyLoader
+    from stoker._per_row import PerRow
     from stoker._ragged import Layouts
     from stoker._torch import TorchLoader
 
@@ -245,7 +247,7 @@ class StreamSource(ABC):
         self,
         *,
         device: Any = None,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform: Transform | None = None,
         transform_threads: int = 0,
         collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
         valid_key: str | None = None,
@@ -261,7 +263,8 @@ class StreamSource(ABC):
                 copied from pinned memory on a CUDA stream of their own, one batch ahead.
             transform: A function that is called with the dict of each batch, before the batch is copied to the device;
                 the loop gets its return value. Mappings become :class:`TorchBatch`, which has the batch's cursor and
-                mask. An exception of the function ends the loop; its note names the step and the rows.
+                mask. An exception of the function ends the loop; its note names the step and the rows. Or a function of
+                single rows, as a :class:`PerRow`.
             transform_threads: The number of threads that call ``transform`` and ``collate_fn`` ahead of the loop, for
                 as many batches, which they hold in memory beside the memory budget. Default: none; the loop's thread
                 calls them.
@@ -304,7 +307,7 @@ class StreamSource(ABC):
     def numpy(
         self,
         *,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform: Transform | None = None,
         transform_threads: int = 0,
         valid_key: str | None = None,
         ragged: Layouts = None,
@@ -315,7 +318,8 @@ class StreamSource(ABC):
 
         Args:
             transform: A function that is called with the dict of each batch; the loop gets its return value. Mappings
-                become :class:`NumpyBatch`, which has the batch's cursor and mask.
+                become :class:`NumpyBatch`, which has the batch's cursor and mask. Or a function of single rows, as a
+                :class:`PerRow`.
             transform_threads: As for :meth:`torch`.
             valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
                 ``batch.valid``.
@@ -347,7 +351,7 @@ class StreamSource(ABC):
         self,
         *,
         sharding: Any = None,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform: Transform | None = None,
         transform_threads: int = 0,
         valid_key: str | None = None,
         ragged: Layouts = "pad",
@@ -363,7 +367,8 @@ class StreamSource(ABC):
             sharding: The ``jax.sharding.Sharding`` of the arrays, whose first dimension are the rows: each array is
                 then one array over all devices, and each process reads the rows of its own devices only. Default:
                 arrays on the default device.
-            transform: A function that is called with the dict of each batch; the loop gets its return value.
+            transform: A function that is called with the dict of each batch; the loop gets its return value. Or a
+                function of single rows of NumPy arrays, as a :class:`PerRow`.
             transform_threads: As for :meth:`torch`.
             valid_key: A key under which each batch has its validity mask. Default: no key; the mask is
                 ``batch.valid``.
@@ -419,7 +424,14 @@ class StreamSource(ABC):
 
         return DataModule.of({"train": self, "val": val, "test": test, "predict": predict}, options)
 
-    def tensorflow(self, *, ragged: Layouts = "jagged", valid_key: str | None = None, **options: Any) -> Any:
+    def tensorflow(
+        self,
+        *,
+        ragged: Layouts = "jagged",
+        valid_key: str | None = None,
+        transform: PerRow | None = None,
+        **options: Any,
+    ) -> Any:
         """Pins the rows, and returns a ``tf.data.Dataset`` of dicts of tensors, with the exact ``element_spec``.
 
         Each iteration over the dataset is one pass over the stream, that is, one epoch. The stream is the attribute
@@ -430,10 +442,12 @@ class StreamSource(ABC):
             ragged: How rows of different lengths are handed out: ``"jagged"`` for a ``tf.RaggedTensor``, ``"pad"`` or a
                 :class:`Pad` for a tensor of shape ``(rows, length, …)``. Default: ``"jagged"``.
             valid_key: A key under which each batch has its validity mask. Default: no key.
+            transform: A function of single rows of NumPy arrays, as a :class:`PerRow` with ``outputs``; the dataset has
+                its keys instead of the columns. Functions of TensorFlow are for the method ``map`` of the dataset.
             **options: As for :meth:`stream`.
 
         Raises:
             ImportError: TensorFlow is not installed.
             StokerError: As for :meth:`stream`.
         """
-        return self.stream(**options).tensorflow(ragged=ragged, valid_key=valid_key)
+        return self.stream(**options).tensorflow(ragged=ragged, valid_key=valid_key, transform=transform)

@@ -144,7 +144,7 @@ class Stream(StreamInfo):
         """Returns this stream as a ``tf.data.Dataset`` of dicts of tensors; both share one position.
 
         Args:
-            **options: ``ragged`` and ``valid_key`` of :meth:`Query.tensorflow`.
+            **options: ``ragged``, ``valid_key`` and ``transform`` of :meth:`Query.tensorflow`.
 
         Raises:
             ImportError: TensorFlow is not installed.

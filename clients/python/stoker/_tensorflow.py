@@ -10,9 +10,11 @@ from typing import Any
 import tensorflow as tf
 
 from stoker._batch import Batch
+from stoker._per_row import PerRow
 from stoker._ragged import Layouts
 from stoker._stream import Stream
 from stoker._tensorflow_columns import TensorFlowColumns
+from stoker._tensorflow_rows import TensorFlowRows
 
 __all__ = ["TensorFlowOptions", "dataset"]
 
@@ -23,11 +25,16 @@ class TensorFlowOptions:
 
     ragged: Layouts = "jagged"
     valid_key: str | None = None
+    transform: PerRow | None = None
 
 
 def dataset(stream: Stream, options: TensorFlowOptions) -> Any:
     """Returns a ``tf.data.Dataset`` over a stream; see :meth:`Query.tensorflow`."""
-    columns = TensorFlowColumns(stream, options.ragged, options.valid_key)
+    columns: TensorFlowColumns | TensorFlowRows
+    if options.transform is None:
+        columns = TensorFlowColumns(stream, options.ragged, options.valid_key)
+    else:
+        columns = TensorFlowRows(stream, options.ragged, options.valid_key, options.transform)
     running = _Pass(stream)
 
     def begin() -> Any:

@@ -11,14 +11,15 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from stoker import _embedding
 from stoker._batch import Batch
-from stoker._converted import check_threads, converted, transformed
+from stoker._converted import Transform, check_threads, converted, transformed
 from stoker._device import DeviceCopier, device_of
 from stoker._loader import LoaderRows, StreamLoader
 from stoker._loader_options import check_functions, check_int64_columns, check_keys, columns_to_mask
 from stoker._masked import mask_key
+from stoker._per_row import PerRow, samples
 from stoker._ragged import Layouts
 from stoker._stream import Stream
-from stoker._torch_batch import TorchBatch, mask, tensors
+from stoker._torch_batch import TorchBatch, mask, stacked_tensors, tensors
 from stoker._torch_ragged import torch_layouts
 
 __all__ = ["TorchLoader", "TorchOptions"]
@@ -29,7 +30,7 @@ class TorchOptions:
     """The options that convert the columns of a batch; see :meth:`Query.torch`."""
 
     device: Any = None
-    transform: Callable[[dict[str, Any]], Any] | None = None
+    transform: Transform | None = None
     transform_threads: int = 0
     collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None
     valid_key: str | None = None
@@ -119,13 +120,10 @@ class TorchLoader(StreamLoader, IterableDataset[Any]):
         values: Any = tensors(batch, options.int64_columns, self._layouts) | masks
         if options.valid_key is not None:
             values[options.valid_key] = mask(batch.num_rows, batch.num_valid)
-        values = transformed(options.transform, values, batch)
-        return values if options.collate_fn is None else options.collate_fn(_samples(values, batch.num_rows))
+        if options.collate_fn is not None and isinstance(options.transform, PerRow):
+            return options.collate_fn(options.transform.rows(values, batch))
+        values = transformed(options.transform, values, batch, stacked_tensors)
+        return values if options.collate_fn is None else options.collate_fn(list(samples(values, batch.num_rows)))
 
     def _placed(self, values: Any, batch: Batch) -> Any:
         return TorchBatch.on(self._device, values, batch.rows) if isinstance(values, Mapping) else values
-
-
-def _samples(values: Mapping[str, Any], num_rows: int) -> list[dict[str, Any]]:
-    """Returns the rows of a batch, one dict each, for a collate function."""
-    return [{name: column[row] for name, column in values.items()} for row in range(num_rows)]

@@ -14,11 +14,12 @@ from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._device import with_tensors
 from stoker._loader_batch import LoaderBatch
 from stoker._nulls import NULL_ROW, warn_of_nulls
+from stoker._per_row import stacked
 from stoker._ragged import Layout
 from stoker._rows import BatchRows
 from stoker._torch_ragged import ragged_values
 
-__all__ = ["TorchBatch", "mask", "tensors"]
+__all__ = ["TorchBatch", "mask", "stacked_tensors", "tensors"]
 
 
 class TorchBatch(LoaderBatch):
@@ -63,6 +64,14 @@ class TorchBatch(LoaderBatch):
 def mask(num_rows: int, num_valid: int, device: torch.device | None = None) -> torch.Tensor:
     """Returns a bool tensor of shape ``(num_rows,)`` whose first ``num_valid`` values are True."""
     return torch.arange(num_rows, device=device) < num_valid
+
+
+def stacked_tensors(parts: list[Any]) -> Any:
+    """Returns the values of rows as one tensor, if they are tensors, arrays or numbers of one shape; or as they are."""
+    if parts and all(isinstance(part, torch.Tensor) for part in parts):
+        return torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+    found = stacked(parts)
+    return torch.from_numpy(found) if found.dtype.kind in "biuf" else parts
 
 
 def tensors(

@@ -46,6 +46,20 @@ def test_arrays_have_the_values_of_the_stream(lake: stoker.Lake) -> None:
     assert loader.receipt() == stream.receipt()
 
 
+def test_a_transform_of_rows_gets_numpy_arrays(lake: stoker.Lake) -> None:
+    def transform(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        assert isinstance(row["emb"], np.ndarray)
+        return {"x": row["emb"] * 2, "noise": rng.random(3, np.float32), "id": row["id"]}
+
+    options: dict[str, Any] = {"batch_size": 8, "seed": 3, "transform": stoker.PerRow(transform, seeded=True)}
+    expected = lake.sql(NUMBERS).numpy(last_batch="pad", **options)
+    for batch, other in zip(lake.sql(NUMBERS).jax(**options), expected, strict=True):
+        assert batch["x"].shape == (8, 8)
+        for name in ("x", "noise", "id"):
+            assert isinstance(batch[name], jax.Array)
+            np.testing.assert_array_equal(batch[name], other[name])
+
+
 def test_the_last_batch_is_padded_on_one_process(lake: stoker.Lake) -> None:
     batches = list(lake.sql(NUMBERS).jax(batch_size=16))
     assert [len(batch["id"]) for batch in batches] == [16, 16, 16, 16]

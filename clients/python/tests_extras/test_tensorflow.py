@@ -102,3 +102,38 @@ def test_options_that_do_not_fit_are_refused(lake: stoker.Lake) -> None:
         query.tensorflow(batch_size=8, ragged="list")
     with pytest.raises(stoker.InvalidRequestError, match="valid_key is 'id'"):
         query.tensorflow(batch_size=8, valid_key="id")
+
+
+def test_a_transform_of_rows_gives_the_spec(lake: stoker.Lake) -> None:
+    def transform(row: dict, rng: np.random.Generator) -> dict:
+        return {"x": row["emb"] * 2, "length": len(row["tokens"]), "noise": rng.random(), "id": row["id"]}
+
+    outputs = {"x": (8, "float32"), "length": ((), "int64"), "noise": ((), "float64"), "id": ((), "int32")}
+    options = {"batch_size": 8, "seed": 3, "transform": stoker.PerRow(transform, seeded=True, outputs=outputs)}
+    dataset = lake.sql(QUERY).tensorflow(**options)
+    assert dataset.element_spec == {
+        "x": tf.TensorSpec((None, 8), tf.float32),
+        "length": tf.TensorSpec((None,), tf.int64),
+        "noise": tf.TensorSpec((None,), tf.float64),
+        "id": tf.TensorSpec((None,), tf.int32),
+    }
+    count = 0
+    for batch, expected in zip(dataset, lake.sql(QUERY).numpy(**options), strict=True):
+        for name in outputs:
+            np.testing.assert_array_equal(batch[name].numpy(), expected[name])
+        assert batch["length"].numpy().tolist() == [len(tokens(row)) for row in batch["id"].numpy().tolist()]
+        count += len(batch["id"])
+    assert count == NUM_ROWS
+    with pytest.raises(stoker.InvalidRequestError, match=r"a stoker\.PerRow with outputs"):
+        lake.sql(QUERY).tensorflow(batch_size=8, transform=stoker.PerRow(transform, seeded=True))
+
+
+def test_a_row_that_a_transform_refuses_is_named(lake: stoker.Lake) -> None:
+    def transform(row: dict) -> dict:
+        if row["id"] == 11:
+            raise stoker.BadRow("it is eleven")
+        return {"id": row["id"]}
+
+    per_row = stoker.PerRow(transform, outputs={"id": ((), "int32")})
+    with pytest.raises(Exception, match=r"refused row id \d+ of t version \d+ .*it is eleven"):
+        list(lake.sql("SELECT id FROM t").tensorflow(batch_size=8, transform=per_row))

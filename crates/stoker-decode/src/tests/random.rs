@@ -14,6 +14,8 @@ fn seeds_of_rows_are_what_they_always_were() {
     check(7, 0, 1, "image", 0x57f4_8233_e326_9176);
     check(7, 0, 0, "image_left", 0x3147_0ea5_6b74_03a5);
     check(u64::MAX, 3, 123_456_789, "image", 0x0123_53e5_b2b5_3492);
+    check(7, 0, 0, "stoker.PerRow", 0x2a06_37da_1675_61ee);
+    check(7, 1, 3, "stoker.PerRow", 0xe257_28bb_af5c_fd2d);
 }
 
 #[test]
