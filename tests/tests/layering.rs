@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 /// Families of libraries, and the members that may depend on them. A family is a crate and all crates whose names begin
 /// with its name and a hyphen. Dependencies of tests alone do not count.
-const LIBRARIES: [(&str, &[&str]); 13] = [
+const LIBRARIES: [(&str, &[&str]); 14] = [
     ("lance", &["stoker-text", "stoker-lake"]),
     ("object_store", &["stoker-store", "stoker-lake"]),
     ("datafusion", &["stoker-functions", "stoker-lake", "stoker-catalog", "stoker-sql"]),
@@ -21,6 +21,7 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("prost", &["stoker-lake", "stoker-flight-sql", "stoker-wire", "stoker-client", "stoker-server"]),
     ("hyper", &["stoker-store", "stoker-server"]),
     ("rustls", &["stoker-net", "stoker-client", "stoker-store", "stoker-server"]),
+    ("tokenizers", &["stoker-tokenize"]),
     ("pyo3", &["stoker-python", "stoker-python-client", "stoker-python-engine"]),
     ("clap", &["stoker-bench", "stoker-cli"]),
     (
