@@ -10,6 +10,7 @@ use crate::exceptions::{Raise, error};
 use crate::image_request::TransformRequest;
 use crate::media_request::{AudioRequest, VideoRequest};
 use crate::python_decoder::DecoderRequest;
+use crate::text_request::TextTokenizer;
 
 /// The keys of the `DecodeRequest` mapping in `_native.pyi`.
 #[derive(FromPyObject)]
@@ -38,6 +39,7 @@ fn decoder(py: Python<'_>, kind: &str, options: &Bound<'_, PyAny>) -> PyResult<C
         "image" => Ok(ColumnDecoder::Image(options.extract::<TransformRequest>()?.to_options(py)?)),
         "audio" => Ok(ColumnDecoder::Audio(options.extract::<AudioRequest>()?.to_clip())),
         "video" => Ok(ColumnDecoder::Video(options.extract::<VideoRequest>()?.to_options(py)?)),
+        "text" => Ok(ColumnDecoder::Text(options.cast::<TextTokenizer>()?.get().0.clone())),
         "function" => {
             let decoder = options.extract::<DecoderRequest>()?.to_decoder(py);
             Ok(ColumnDecoder::Custom(CustomDecoder::new(Arc::new(decoder))))

@@ -52,7 +52,7 @@ macro_rules! raise {
     )+};
 }
 
-raise!(stoker_types::Error, stoker_decode::Error, stoker_session::Error);
+raise!(stoker_types::Error, stoker_decode::Error, stoker_tokenize::Error, stoker_session::Error);
 
 impl<T> Raise<T> for Result<T, arrow_schema::ArrowError> {
     fn raise(self, py: Python<'_>) -> PyResult<T> {

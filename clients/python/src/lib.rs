@@ -40,6 +40,7 @@ mod session;
 mod session_request;
 mod stream_handle;
 mod table_info;
+mod text_request;
 mod ticker;
 mod values;
 mod write;
@@ -68,6 +69,7 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     module.add_function(wrap_pyfunction!(params::numbered_params, module)?)?;
     module.add_function(wrap_pyfunction!(params::placeholders, module)?)?;
     module.add_function(wrap_pyfunction!(params::params_json, module)?)?;
+    module.add_function(wrap_pyfunction!(text_request::read_tokenizer, module)?)?;
     module.add_class::<arrow_export::ArrowArray>()?;
     module.add_class::<arrow_export::ArrowSchema>()?;
     module.add_class::<batch::Batch>()?;
@@ -77,5 +79,6 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     module.add_class::<session::Session>()?;
     module.add_class::<stream_handle::StreamHandle>()?;
     module.add_class::<table_info::TableInfo>()?;
+    module.add_class::<text_request::TextTokenizer>()?;
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use stoker_decode::{BadValue, Error, OutputSpec, Row, ValueDecoder};
+use pyo3::types::{PyBytes, PyString};
+use stoker_decode::{BadValue, Error, ListSpec, OutputSpec, Row, Takes, ValueDecoder};
 use stoker_session::SavedDecoder;
 
 /// What error messages call the options.
 const TRANSFORM: &str = "decoder";
 
-/// The most bytes of the array of a row.
+/// The most bytes of the array of a row, and of an element of a list.
 const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// The keys of the `DecoderRequest` mapping in `_native.pyi`.
@@ -19,7 +19,7 @@ const ROW_BYTES_MAX: usize = 1 << 30;
 #[pyo3(from_item_all)]
 pub(crate) struct DecoderRequest {
     decoder: Py<PyAny>,
-    shape: Vec<usize>,
+    shape: Vec<Option<usize>>,
     dtype: String,
 }
 
@@ -27,7 +27,8 @@ pub(crate) struct DecoderRequest {
 pub(crate) struct PythonDecoder {
     /// The `stoker.Decoder`, which `stoker._decoder.decoded` calls.
     decoder: Py<PyAny>,
-    shape: Vec<usize>,
+    /// The sizes of the dimensions. The first one is `None` for rows of any length.
+    shape: Vec<Option<usize>>,
     dtype: String,
 }
 
@@ -56,13 +57,41 @@ impl PythonDecoder {
         })
     }
 
-    /// Calls the function, and returns the bytes of its array.
-    fn call(&self, py: Python<'_>, file: &[u8], seed: u64, output: &mut [u8]) -> PyResult<()> {
-        let module = py.import("stoker._decoder")?;
-        let array = module.call_method1("decoded", (self.decoder.bind(py), PyBytes::new(py, file), seed))?;
-        let array = array.cast_into::<PyBytes>()?;
-        output.copy_from_slice(array.as_bytes());
-        Ok(())
+    /// Whether rows have any length.
+    fn makes_lists(&self) -> bool {
+        self.shape.first().is_some_and(Option::is_none)
+    }
+
+    /// The sizes of a row or, for rows of any length, of an element.
+    fn sizes(&self) -> Vec<usize> {
+        self.shape.iter().copied().flatten().collect()
+    }
+
+    /// Calls the function with a value, and `take` with the bytes of its array.
+    fn call<T>(&self, row: &Row<'_>, take: impl FnOnce(&[u8]) -> T) -> Result<T, BadValue> {
+        let value = row.file()?;
+        let text = if row.is_text { Some(row.text()?) } else { None };
+        let called = Python::try_attach(|py| {
+            let value = match text {
+                Some(text) => PyString::new(py, text).into_any(),
+                None => PyBytes::new(py, value).into_any(),
+            };
+            let module = py.import("stoker._decoder").map_err(BadValue::fatal)?;
+            let array = module.call_method1("decoded", (self.decoder.bind(py), value, row.seed));
+            let array = array.and_then(|array| Ok(array.cast_into::<PyBytes>()?));
+            let array = array.map_err(|error| bad_value(py, &error))?;
+            Ok(take(array.as_bytes()))
+        });
+        called.unwrap_or_else(|| Err(BadValue::fatal("the interpreter is ending")))
+    }
+}
+
+/// Returns what an exception says about a value.
+fn bad_value(py: Python<'_>, error: &PyErr) -> BadValue {
+    let class = py.import("stoker._errors").and_then(|module| module.getattr("BadRow"));
+    match class.is_ok_and(|class| error.matches(py, class).unwrap_or(false)) {
+        true => BadValue::new(error.value(py)),
+        false => BadValue::fatal(error),
     }
 }
 
@@ -77,38 +106,48 @@ impl ValueDecoder for PythonDecoder {
                 format!("is {:?}; it must be an integer or float type of NumPy, such as \"float32\"", self.dtype);
             return Err(Error::invalid(TRANSFORM, "dtype", reason));
         };
-        let bytes =
-            self.shape.iter().try_fold(element.primitive_width().unwrap_or(1), |all, size| all.checked_mul(*size));
+        if self.shape.iter().skip(1).any(Option::is_none) {
+            let reason = "has a dimension of any size that is not the first one";
+            return Err(Error::invalid(TRANSFORM, "shape", reason));
+        }
+        let sizes = self.sizes();
+        let bytes = sizes.iter().try_fold(element.primitive_width().unwrap_or(1), |all, size| all.checked_mul(*size));
         match bytes {
             Some(bytes @ 1..) if bytes <= ROW_BYTES_MAX => Ok(()),
-            Some(0) => Err(Error::invalid(TRANSFORM, "shape", format!("is {:?}, which has no elements", self.shape))),
+            Some(0) => Err(Error::invalid(TRANSFORM, "shape", format!("is {sizes:?}, which has no elements"))),
             _ => Err(Error::invalid(
                 TRANSFORM,
                 "shape",
-                format!("is {:?}, more than the limit of {ROW_BYTES_MAX} bytes", self.shape),
+                format!("is {sizes:?}, more than the limit of {ROW_BYTES_MAX} bytes"),
             )),
         }
     }
 
     fn outputs(&self) -> Vec<OutputSpec> {
-        self.element().map(|element| OutputSpec::tensor(element, self.shape.clone())).into_iter().collect()
+        let element = self.element().filter(|_| !self.makes_lists());
+        element.map(|element| OutputSpec::tensor(element, self.sizes())).into_iter().collect()
+    }
+
+    fn list(&self) -> Option<ListSpec> {
+        let number = self.element().filter(|_| self.makes_lists())?;
+        let bytes_per_byte = number.primitive_width().unwrap_or(1);
+        Some(ListSpec { number, shape: self.sizes(), bytes_per_byte })
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::FilesOrTexts
     }
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {
-        let (Some(output), file) = (outputs.first_mut(), row.file()?) else { return Ok(()) };
-        let called = Python::try_attach(|py| {
-            self.call(py, file, row.seed, output).map_err(|error| {
-                let is_bad_row = py
-                    .import("stoker._errors")
-                    .and_then(|module| module.getattr("BadRow"))
-                    .is_ok_and(|class| error.matches(py, class).unwrap_or(false));
-                match is_bad_row {
-                    true => BadValue::new(error.value(py)),
-                    false => BadValue::fatal(error),
-                }
-            })
-        });
-        called.unwrap_or_else(|| Err(BadValue::fatal("the interpreter is ending")))
+        let Some(output) = outputs.first_mut() else { return Ok(()) };
+        self.call(row, |array| output.copy_from_slice(array))
+    }
+
+    fn decode_list(&self, row: &Row<'_>) -> Result<Vec<u8>, BadValue> {
+        self.call(row, |array| match array.len() <= ROW_BYTES_MAX {
+            true => Ok(array.to_vec()),
+            false => Err(BadValue::new(format!("its array has more than {ROW_BYTES_MAX} bytes"))),
+        })?
     }
 }
 

@@ -64,6 +64,7 @@ from stoker._statement import Outcome, StatementProgress
 from stoker._stats import Stall, StreamStats
 from stoker._stream import Stream
 from stoker._table import Table
+from stoker._tokenizer import Tokenizer
 
 if _TYPE_CHECKING:
     from stoker._magic import Shell as _Shell
@@ -112,6 +113,7 @@ __all__ = [
     "Substitution",
     "Table",
     "TableSize",
+    "Tokenizer",
     "UnauthenticatedError",
     "UnavailableError",
     "VersionInfo",

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker import _distributed, _native
 from stoker._compression import compression_or_none
-from stoker._decode import decode_request
+from stoker._decode import decode_request, tokenizers_of
 from stoker._errors import InvalidRequestError
 from stoker._numbers import share_or_none, whole, whole_or_none
 
@@ -38,7 +38,7 @@ class SliceConfig:
         retry_budget_secs: Seconds for which reads are retried; ``None`` for 120.
         compression: ``"lz4"``, ``"zstd"``, or ``None`` for no compression.
         run_id: The run whose log is written; ``None`` to write no log.
-        decode: The image columns to decode; ``None`` for none.
+        decode: The columns to decode; ``None`` for none.
         evaluation: Whether every pass delivers the same epoch from its start.
     """
 
@@ -88,6 +88,7 @@ class SliceConfig:
             "last_batch": self.last_batch,
             "bad_rows": self.bad_rows,
             "evaluation": self.evaluation,
+            "tokenizers": tokenizers_of(self.decode),
         }
 
 

@@ -11,11 +11,12 @@ from stoker._errors import InvalidRequestError
 from stoker._image import ImageTransform
 from stoker._media import AudioClip, VideoClip
 from stoker._numbers import whole_or_none
+from stoker._tokenizer import Tokenizer
 
-__all__ = ["ColumnDecoder", "decode_request"]
+__all__ = ["ColumnDecoder", "decode_request", "tokenizers_of"]
 
 #: What decodes the values of a column; ``False`` keeps compressed tensors as they are stored.
-ColumnDecoder: TypeAlias = ImageTransform | AudioClip | VideoClip | Decoder | Literal[False]
+ColumnDecoder: TypeAlias = ImageTransform | AudioClip | VideoClip | Tokenizer | Decoder | Literal[False]
 
 
 def decode_request(decode: Mapping[str, ColumnDecoder] | None, num_threads: int | None) -> _native.DecodeRequest | None:
@@ -39,6 +40,12 @@ def decode_request(decode: Mapping[str, ColumnDecoder] | None, num_threads: int 
     }
 
 
+def tokenizers_of(request: _native.DecodeRequest | None) -> dict[str, str]:
+    """Returns the tokenizers of columns, each as its digest and its options, for comparing those of ranks."""
+    columns = [] if request is None else request["columns"]
+    return {name: made.identity for name, _, made in columns if isinstance(made, _native.TextTokenizer)}
+
+
 def _column(name: str, decoder: object) -> tuple[str, str, object]:
     if isinstance(decoder, ImageTransform):
         return name, "image", decoder._request()
@@ -46,6 +53,8 @@ def _column(name: str, decoder: object) -> tuple[str, str, object]:
         return name, "audio", decoder._request()
     if isinstance(decoder, VideoClip):
         return name, "video", decoder._request()
+    if isinstance(decoder, Tokenizer):
+        return name, "text", decoder._native
     if isinstance(decoder, Decoder):
         return name, "function", decoder._request()
     hint = "; wrap a function as stoker.Decoder(function, shape=…, dtype=…)" if callable(decoder) else ""

@@ -20,16 +20,17 @@ _SIZE_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Decoder:
-    """A function that decodes each value of a binary column; see ``decode`` of :meth:`Query.stream`.
+    """A function that decodes each value of a column of binary values or text; see ``decode`` of :meth:`Query.stream`.
 
     The threads that decode call the function ahead of the loop, and one at a time where it holds the interpreter's
     lock: NumPy, codecs and other native code release it. A function that raises :class:`stoker.BadRow` makes its row
     bad, so that ``bad_rows`` says what happens to it. Any other exception ends the stream, and names table and row.
 
     Attributes:
-        function: It gets the bytes of a value, and returns an array of ``shape`` and ``dtype``. Streams that are
-            pickled need a function that can be pickled.
-        shape: The shape of the array, the same for all rows.
+        function: It gets the bytes of a value, or the ``str`` of a text, and returns an array of ``shape`` and
+            ``dtype``. Streams that are pickled need a function that can be pickled.
+        shape: The shape of the array, the same for all rows; but the first size may be ``None`` for rows of different
+            lengths, which ``ragged`` of the loaders hands out.
         dtype: The type of the elements, an integer or float type of NumPy.
         seeded: Whether the function gets a second argument: an integer from 0 to 2**64 - 1 for random choices, a
             function of the stream's seed, the epoch, the row's position and the name of the column.
@@ -47,7 +48,7 @@ class Decoder:
     """
 
     function: Callable[..., Any]
-    shape: int | tuple[int, ...]
+    shape: int | tuple[int | None, ...]
     dtype: str = "float32"
     seeded: bool = False
 
@@ -57,16 +58,18 @@ class Decoder:
         _native.check_decoder("function", self._request())
 
     def _request(self) -> _native.DecoderRequest:
-        sizes = self.shape if isinstance(self.shape, (tuple, list)) else (self.shape,)
-        shape = [whole("shape", size, 0, _SIZE_MAX) for size in sizes]
+        shape = [None if size is None else whole("shape", size, 0, _SIZE_MAX) for size in self._sizes()]
         try:
             dtype = np.dtype(self.dtype)
         except TypeError:
             raise InvalidRequestError(f"dtype is {self.dtype!r}; it must be a type of NumPy") from None
         return {"decoder": self, "shape": shape, "dtype": str(dtype)}
 
+    def _sizes(self) -> tuple[int | None, ...]:
+        return tuple(self.shape) if isinstance(self.shape, (tuple, list)) else (self.shape,)
 
-def decoded(decoder: Decoder, value: bytes, seed: int) -> bytes:
+
+def decoded(decoder: Decoder, value: bytes | str, seed: int) -> bytes:
     """Calls the function of a decoder; the native module calls this.
 
     Returns:
@@ -77,9 +80,13 @@ def decoded(decoder: Decoder, value: bytes, seed: int) -> bytes:
     """
     found = decoder.function(value, seed) if decoder.seeded else decoder.function(value)
     array = np.asarray(found)
-    shape, dtype = tuple(np.atleast_1d(decoder.shape).tolist()), np.dtype(decoder.dtype)
-    if array.shape != shape or array.dtype != dtype:
+    sizes, dtype = decoder._sizes(), np.dtype(decoder.dtype)
+    is_right = len(sizes) == array.ndim and all(
+        size is None or size == found for size, found in zip(sizes, array.shape, strict=True)
+    )
+    if not is_right or array.dtype != dtype:
+        said = f"[{', '.join('any' if size is None else str(size) for size in sizes)}]"
         raise InvalidRequestError(
-            f"the function returned {array.dtype}{list(array.shape)}; the decoder says {dtype}{list(shape)}"
+            f"the function returned {array.dtype}{list(array.shape)}; the decoder says {dtype}{said}"
         )
     return array.tobytes()

@@ -58,9 +58,20 @@ class TransformRequest(TypedDict):
     jpeg: str
     libraries: Sequence[str]
 
+class TokenRequest(TypedDict):
+    length: int | None
+    tokens_max: int | None
+    truncate: bool
+    truncate_side: str
+    pad: int | str | None
+    pad_side: str
+    add_special_tokens: bool
+    dtype: str
+    bytes_max: int | None
+
 class DecoderRequest(TypedDict):
     decoder: object
-    shape: Sequence[int]
+    shape: Sequence[int | None]
     dtype: str
 
 class AudioRequest(TypedDict):
@@ -148,6 +159,7 @@ def main(args: Sequence[str]) -> int: ...
 def numbered_params(sql: str) -> tuple[str, list[str]]: ...
 def placeholders(sql: str) -> tuple[bool, int]: ...
 def params_json(values: Sequence[Any]) -> str: ...
+def read_tokenizer(path: str) -> str: ...
 def check_decoder(kind: str, options: object) -> None: ...
 
 class ArrowArray:
@@ -198,6 +210,19 @@ class Batch:
         self, index: int, padding: PaddingRequest, element_len: int, first_axis: int
     ) -> tuple[ArrowArray, list[int], ArrowArray, ArrowArray | None]: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class TextTokenizer:
+    def __init__(self, name: str, json: str, request: TokenRequest) -> None: ...
+    @property
+    def json(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def vocabulary_size(self) -> int: ...
+    @property
+    def pad_id(self) -> int | None: ...
+    @property
+    def identity(self) -> str: ...
 
 class TableInfo:
     @property

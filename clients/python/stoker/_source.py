@@ -162,7 +162,8 @@ class StreamSource(ABC):
                 :meth:`Lake.run` and ``stoker replay`` find the rows of any step. At the end of an epoch, each rank adds
                 the bad rows that it met to the table ``stoker_bad_rows``. Needs ``run_id``.
             decode: For columns of files, or of lists or structs (field ``bytes``) of them: what decodes each column, an
-                :class:`ImageTransform`, :class:`AudioClip` or :class:`VideoClip`, or a function as a :class:`Decoder`.
+                :class:`ImageTransform`, :class:`AudioClip` or :class:`VideoClip`; for columns of text a
+                :class:`Tokenizer`; for both a function as a :class:`Decoder`.
                 Threads of this process decode the values before the loop asks for their batch, also if the lake is
                 behind a server; a batch then has arrays instead of the files. Order and state do not depend on it, so
                 that it may change at a resume. A value that is null or cannot be decoded makes its row bad, see

@@ -21,6 +21,10 @@ import stoker
 QUERY = "SELECT id, image, emb, flag, score, tokens, name, at FROM t"
 NUMBERS = "SELECT id, image, emb, flag FROM t"
 
+#: A tokenizer of digits and letters.
+WORDS = """{"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "1": 1, "2": 2}},
+    "pre_tokenizer": {"type": "Digits", "individual_digits": true}, "added_tokens": [], "version": "1.0"}"""
+
 
 def test_arrays_have_the_values_of_the_stream(lake: stoker.Lake) -> None:
     loader = lake.sql(QUERY).jax(batch_size=8, seed=3, null_masks=["score"], valid_key="valid")
@@ -58,6 +62,17 @@ def test_a_transform_of_rows_gets_numpy_arrays(lake: stoker.Lake) -> None:
         for name in ("x", "noise", "id"):
             assert isinstance(batch[name], jax.Array)
             np.testing.assert_array_equal(batch[name], other[name])
+
+
+def test_token_ids_are_arrays(lake: stoker.Lake) -> None:
+    decode = {"name": stoker.Tokenizer(WORDS, length=3, pad=0)}
+    for batch in lake.sql("SELECT id, name FROM t").jax(batch_size=8, decode=decode):
+        assert isinstance(batch["name"], jax.Array)
+        assert batch["name"].shape == batch["name_mask"].shape == (8, 3)
+    decode = {"name": stoker.Tokenizer(WORDS)}
+    batch = next(iter(lake.sql("SELECT id, name FROM t").jax(batch_size=8, decode=decode)))
+    assert isinstance(batch["name"], jax.Array)
+    assert batch["name"].shape[0] == 8
 
 
 def test_the_last_batch_is_padded_on_one_process(lake: stoker.Lake) -> None:

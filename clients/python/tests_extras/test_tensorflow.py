@@ -11,6 +11,10 @@ import stoker
 
 QUERY = "SELECT id, image, emb, flag, tokens, name, at FROM t"
 
+#: A tokenizer of digits and letters.
+WORDS = """{"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "1": 1, "2": 2}},
+    "pre_tokenizer": {"type": "Digits", "individual_digits": true}, "added_tokens": [], "version": "1.0"}"""
+
 
 def test_the_dataset_has_the_values_and_the_spec_of_the_stream(lake: stoker.Lake) -> None:
     dataset = lake.sql(QUERY).tensorflow(batch_size=8, seed=3, valid_key="valid")
@@ -137,3 +141,15 @@ def test_a_row_that_a_transform_refuses_is_named(lake: stoker.Lake) -> None:
     per_row = stoker.PerRow(transform, outputs={"id": ((), "int32")})
     with pytest.raises(Exception, match=r"refused row id \d+ of t version \d+ .*it is eleven"):
         list(lake.sql("SELECT id FROM t").tensorflow(batch_size=8, transform=per_row))
+
+
+def test_token_ids_are_ragged_or_of_one_length(lake: stoker.Lake) -> None:
+    query = lake.sql("SELECT id, name FROM t")
+    dataset = query.tensorflow(batch_size=8, decode={"name": stoker.Tokenizer(WORDS)})
+    expected = query.numpy(batch_size=8, decode={"name": stoker.Tokenizer(WORDS)})
+    for batch, other in zip(dataset, expected, strict=True):
+        assert batch["name"].to_list() == [row.tolist() for row in other["name"]]
+    dataset = query.tensorflow(batch_size=8, decode={"name": stoker.Tokenizer(WORDS, length=3, pad=0)})
+    assert dataset.element_spec["name"] == tf.TensorSpec((None, 3), tf.int32)
+    assert dataset.element_spec["name_mask"] == tf.TensorSpec((None, 3), tf.bool)
+    assert sum(len(batch["name_length"]) for batch in dataset) == NUM_ROWS

@@ -4,7 +4,7 @@ use std::fmt;
 
 use stoker_types::{ErrorKind, HasKind};
 
-use crate::{Jpeg, LoadError};
+use crate::{Jpeg, LoadError, Takes};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -51,12 +51,12 @@ pub enum Error {
         reason: String,
     },
     /// A column that does not hold files.
-    #[error("{}, not of {found}", if *are_lists { "lists of files are decoded from columns of lists of binary values" } else { "files are decoded from columns of binary values" })]
+    #[error("{}, not of {found}", wanted(*takes))]
     NotFiles {
         /// The type of the column.
         found: String,
-        /// Whether lists of files were expected.
-        are_lists: bool,
+        /// What was expected.
+        takes: Takes,
     },
     /// A column of parameters that holds no numbers.
     #[error("files are decoded with parameters from columns of numbers, not of {found}")]
@@ -95,6 +95,16 @@ pub enum Error {
         /// Which invariant failed.
         reason: String,
     },
+}
+
+/// Which columns a decoder takes, for messages.
+fn wanted(takes: Takes) -> &'static str {
+    match takes {
+        Takes::Files => "files are decoded from columns of binary values",
+        Takes::FileLists => "lists of files are decoded from columns of lists of binary values",
+        Takes::Texts => "texts are decoded from columns of text",
+        Takes::FilesOrTexts => "values are decoded from columns of binary values or text",
+    }
 }
 
 impl Error {

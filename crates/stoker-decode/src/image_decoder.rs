@@ -4,16 +4,17 @@ use arrow_array::ArrayRef;
 use arrow_buffer::MutableBuffer;
 use arrow_schema::DataType;
 
-use crate::batch_decoder::{RowMemory, output_array};
+use crate::batch_decoder::RowMemory;
 use crate::geometry::{Placement, place};
 use crate::jitter::jitter;
+use crate::output_array::output_array;
 use crate::png_values::decode_values;
 use crate::random::{Draw, Draws};
 use crate::read_placed::read_placed;
 use crate::resize::Samples;
 use crate::rotate::Rotation;
 use crate::scratch::{Scratch, ScratchPool};
-use crate::value_decoder::{OutputSpec, Row, ValueDecoder, write_number};
+use crate::value_decoder::{OutputSpec, Row, Takes, ValueDecoder, write_number};
 use crate::write::Table;
 use crate::{
     BadValue, BatchDecoder, Element, Error, FileSamples, Frame, ImageTransform, Jpeg, JpegDecoder, Orientation, Pixels,
@@ -208,8 +209,8 @@ impl ValueDecoder for ImageDecoder {
         outputs
     }
 
-    fn takes_lists(&self) -> bool {
-        self.transform.images.is_some()
+    fn takes(&self) -> Takes {
+        if self.transform.images.is_some() { Takes::FileLists } else { Takes::Files }
     }
 
     fn draws_of(&self) -> Option<&str> {

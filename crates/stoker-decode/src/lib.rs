@@ -19,6 +19,7 @@
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod batch_decoder;
+mod column_values;
 mod error;
 mod geometry;
 mod image_decoder;
@@ -26,6 +27,7 @@ mod image_file;
 mod jitter;
 mod jpeg;
 mod jpeg_file;
+mod output_array;
 mod planes;
 mod png_values;
 mod random;
@@ -41,13 +43,15 @@ mod value_decoder;
 mod window;
 mod write;
 
-pub use batch_decoder::{BatchDecoder, RowMemory, is_file, output_array};
+pub use batch_decoder::{BatchDecoder, RowMemory};
+pub use column_values::{is_file, is_text, value_bytes};
 pub use error::{BadValue, Error, Result};
 pub use geometry::Region;
 pub use image_decoder::{ImageDecoder, decode_images};
 pub use image_file::{Header, ImageFile};
 pub use jpeg::{Jpeg, JpegDecoder};
 pub use jpeg_file::decode_jpeg_alone;
+pub use output_array::{list_array, output_array};
 pub use random::{draw_start, sample_seed};
 pub use resize::{Pixels, Samples, resize};
 pub use transform::{
@@ -55,7 +59,7 @@ pub use transform::{
     Normalize, Orientation, RandomResizedCrop,
 };
 pub use turbo::{Decompressor, LoadError, Turbo};
-pub use value_decoder::{Number, OutputSpec, Row, ValueDecoder, write_number};
+pub use value_decoder::{ListSpec, Number, OutputSpec, Row, Takes, ValueDecoder, write_number};
 pub use window::Window;
 pub use write::{Frame, write_tensor};
 

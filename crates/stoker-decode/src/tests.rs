@@ -7,6 +7,7 @@ mod fuzz;
 mod planes;
 mod random;
 mod regions;
+mod texts;
 mod transforms;
 mod values;
 

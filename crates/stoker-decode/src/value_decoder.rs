@@ -4,7 +4,7 @@ use arrow_schema::{DataType, Field};
 
 use crate::{BadValue, Result};
 
-/// Turns each value of a column of files into arrays of fixed shapes.
+/// Turns each value of a column of files or texts into arrays: of fixed shapes, or a list of any length.
 ///
 /// Whether a row can be decoded must depend on nothing but the row and its seed, so that every process that decodes it gets
 /// the same result.
@@ -19,7 +19,7 @@ pub trait ValueDecoder: Send + Sync {
     /// values.
     fn validate(&self) -> Result<()>;
 
-    /// The arrays that each row becomes. The first one replaces the column.
+    /// The arrays that each row becomes. The first one replaces the column. None if each row becomes a list.
     fn outputs(&self) -> Vec<OutputSpec>;
 
     /// The field of the array that replaces the column, if it says more than [`OutputSpec`] does. Its type is that of
@@ -34,9 +34,14 @@ pub trait ValueDecoder: Send + Sync {
         1
     }
 
-    /// Whether each row is a list of files; otherwise it is one file.
-    fn takes_lists(&self) -> bool {
-        false
+    /// The list of any length that each row becomes, in place of the column; `None` for rows of fixed shapes.
+    fn list(&self) -> Option<ListSpec> {
+        None
+    }
+
+    /// What the rows of the column are.
+    fn takes(&self) -> Takes {
+        Takes::Files
     }
 
     /// The column whose value each row is decoded with, beside the file.
@@ -54,6 +59,48 @@ pub trait ValueDecoder: Send + Sync {
     /// # Errors
     /// [`BadValue`] for a row that is damaged, too large or in another format.
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue>;
+
+    /// Decodes a row into the elements of its list, row-major, in place of [`ValueDecoder::decode`] if there is a
+    /// [`ValueDecoder::list`].
+    ///
+    /// # Errors
+    /// As for [`ValueDecoder::decode`].
+    fn decode_list(&self, _row: &Row<'_>) -> Result<Vec<u8>, BadValue> {
+        Err(BadValue::fatal("this decoder makes no lists"))
+    }
+}
+
+/// What a decoder takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Rows that are files: binary values, or structs with the field `bytes`.
+    Files,
+    /// Rows that are lists of files.
+    FileLists,
+    /// Rows that are texts.
+    Texts,
+    /// Rows that are files, or rows that are texts.
+    FilesOrTexts,
+}
+
+/// A list of any length that each row of a column becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListSpec {
+    /// The type of the numbers, of a fixed width.
+    pub number: DataType,
+    /// The shape of an element of the list; empty for numbers.
+    pub shape: Vec<usize>,
+    /// How many bytes of a list one byte of a value becomes at most, as a rule: the memory that is reserved for a batch
+    /// before its lists are known.
+    pub bytes_per_byte: usize,
+}
+
+impl ListSpec {
+    /// The bytes of an element of the list.
+    pub fn element_bytes(&self) -> usize {
+        let numbers = self.shape.iter().fold(1, |all: usize, size| all.saturating_mul(*size));
+        numbers.saturating_mul(self.number.primitive_width().unwrap_or(1)).max(1)
+    }
 }
 
 /// An array that each row of a column becomes.
@@ -102,8 +149,10 @@ impl OutputSpec {
 /// What a row is decoded from.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The files: one, or those of a list. A file is `None` if it is null.
+    /// The files, or the text in UTF-8: one, or those of a list. A file is `None` if it is null.
     pub files: &'a [Option<&'a [u8]>],
+    /// Whether the row is a text.
+    pub is_text: bool,
     /// The value of [`ValueDecoder::parameter`]; `None` if there is none, or if it is null.
     pub parameter: Option<Number>,
     /// The seed of the row's draws.
@@ -117,6 +166,14 @@ impl<'a> Row<'a> {
     /// [`BadValue`] if it is null.
     pub fn file(&self) -> Result<&'a [u8], BadValue> {
         self.files.first().copied().flatten().ok_or_else(|| BadValue::new("it is null"))
+    }
+
+    /// Returns the text.
+    ///
+    /// # Errors
+    /// [`BadValue`] if it is null, or not in UTF-8.
+    pub fn text(&self) -> Result<&'a str, BadValue> {
+        std::str::from_utf8(self.file()?).map_err(BadValue::new)
     }
 }
 

@@ -174,7 +174,7 @@ impl StreamHandle {
         decode: &DecodeOptions,
     ) -> Result<Box<dyn BatchSource>> {
         let columns = DecodedColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
-        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.output_bytes(1)))?;
+        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.row_bytes()))?;
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use stoker_batch::{Batch, BufferPool, Held, Pooled};
-use stoker_decode::{BatchDecoder, RowMemory, output_array, sample_seed};
+use stoker_decode::{BatchDecoder, RowMemory, list_array, output_array, sample_seed, value_bytes};
 use stoker_types::{Slice, StreamSpec};
 
 use super::options::{ColumnDecoder, DecodeOptions};
@@ -16,12 +16,20 @@ use crate::{Error, Result};
 pub(crate) struct DecodedBatch {
     /// The rows, with encoded values.
     pub batch: Batch,
-    /// The memory of each output of each decoded column, row by row.
-    outputs: Vec<Vec<Pooled>>,
+    /// The memory of each decoded column.
+    outputs: Vec<Outputs>,
     /// The rows with values that cannot be decoded.
     pub bad: BTreeMap<usize, BadValue>,
     /// The memory that the outputs reserve.
     held: Held,
+}
+
+/// The memory of a decoded column.
+enum Outputs {
+    /// That of each output, row by row.
+    Fixed(Vec<Pooled>),
+    /// The list of each row.
+    Lists(Vec<Vec<u8>>),
 }
 
 /// The reason why a row is bad.
@@ -86,6 +94,72 @@ impl Column {
         rows
     }
 
+    /// Makes the memory of a batch.
+    fn outputs(&self, num_rows: usize, pool: &BufferPool) -> Result<Outputs> {
+        if self.decoder.list().is_some() {
+            return Ok(Outputs::Lists(vec![Vec::new(); num_rows]));
+        }
+        let outputs = self.decoder.outputs().iter();
+        let memory = outputs.map(|output| pool.take(num_rows.saturating_mul(output.row_bytes())));
+        Ok(Outputs::Fixed(memory.collect::<stoker_batch::Result<_>>()?))
+    }
+
+    /// Returns the number of bytes that the outputs of a batch take: of lists, as many as its values may become.
+    fn output_bytes(&self, batch: &RecordBatch) -> u64 {
+        let bytes = match self.decoder.list() {
+            Some(list) => value_bytes(batch.column(self.index).as_ref()).saturating_mul(list.bytes_per_byte),
+            None => self.decoder.row_bytes().saturating_mul(batch.num_rows()),
+        };
+        bytes as u64
+    }
+
+    /// Decodes `rows` into rows `places` of the outputs: ascending row numbers, one for each row of `rows`.
+    fn decode(
+        &self,
+        outputs: &mut Outputs,
+        rows: &RecordBatch,
+        places: &[usize],
+        seeds: &[u64],
+    ) -> Result<Vec<(usize, stoker_decode::BadValue)>> {
+        let parameters = self.parameter.map(|index| rows.column(index).as_ref() as &dyn Array);
+        let values = rows.column(self.index).as_ref();
+        Ok(match outputs {
+            Outputs::Fixed(outputs) => {
+                self.decoder.decode_each(values, parameters, seeds, self.memory(outputs, places))?
+            }
+            Outputs::Lists(lists) => {
+                let mut wanted = places.iter().peekable();
+                let is_wanted = |(row, _): &(usize, &mut Vec<u8>)| wanted.next_if(|place| **place == *row).is_some();
+                let lists = lists.iter_mut().enumerate().filter(is_wanted).map(|(_, list)| list).collect();
+                self.decoder.decode_lists(values, parameters, seeds, lists)?
+            }
+        })
+    }
+
+    /// Returns the arrays of the outputs, each with its index in decoded batches.
+    fn arrays(&self, outputs: Outputs, num_rows: usize, pool: &BufferPool) -> Result<Vec<(usize, ArrayRef)>> {
+        let mut arrays = Vec::with_capacity(self.outputs.len().max(1));
+        match outputs {
+            Outputs::Fixed(outputs) => {
+                for ((index, output), bytes) in self.outputs.iter().zip(self.decoder.outputs()).zip(outputs) {
+                    arrays.push((*index, output_array(output, bytes.freeze(), num_rows)?));
+                }
+            }
+            Outputs::Lists(lists) => {
+                let Some(list) = self.decoder.list() else { return Err(Error::internal("lists of no decoder")) };
+                let mut bytes = pool.take(lists.iter().map(Vec::len).fold(0, usize::saturating_add))?;
+                let mut rest = bytes.as_mut();
+                for row in &lists {
+                    let (place, others) = rest.split_at_mut(row.len());
+                    place.copy_from_slice(row);
+                    rest = others;
+                }
+                arrays.push((self.index, list_array(list, bytes.freeze(), lists.iter().map(Vec::len))?));
+            }
+        }
+        Ok(arrays)
+    }
+
     /// The column whose name the seeds are made with.
     fn draws_of(&self) -> &str {
         self.decoder.decoder().draws_of().unwrap_or(&self.name)
@@ -113,21 +187,21 @@ impl DecodedColumns {
         })
     }
 
+    /// Returns the number of bytes that the outputs of fixed shapes take of a row.
+    pub fn row_bytes(&self) -> u64 {
+        self.columns.iter().map(|column| column.decoder.row_bytes() as u64).fold(0, u64::saturating_add)
+    }
+
     /// Returns the number of bytes that the outputs of a batch take.
-    pub fn output_bytes(&self, num_rows: usize) -> u64 {
-        self.columns.iter().map(|column| column.decoder.row_bytes().saturating_mul(num_rows) as u64).sum()
+    pub fn output_bytes(&self, batch: &RecordBatch) -> u64 {
+        self.columns.iter().map(|column| column.output_bytes(batch)).fold(0, u64::saturating_add)
     }
 
     /// Decodes a batch. Rows with values that cannot be decoded are in [`DecodedBatch::bad`] of the result. Blocks the
     /// thread until all values are decoded.
     pub fn decode(&self, batch: Batch, held: Held) -> Result<DecodedBatch> {
         let num_rows = batch.data.num_rows();
-        let outputs = self.columns.iter().map(|column| {
-            let outputs = column.decoder.outputs().iter();
-            let memory = outputs.map(|output| self.pool.take(num_rows.saturating_mul(output.row_bytes())));
-            memory.collect::<stoker_batch::Result<Vec<_>>>()
-        });
-        let outputs = outputs.collect::<stoker_batch::Result<_>>()?;
+        let outputs = self.columns.iter().map(|column| column.outputs(num_rows, &self.pool)).collect::<Result<_>>()?;
         let mut decoded = DecodedBatch { batch, outputs, bad: BTreeMap::new(), held };
         let (all, encoded) = ((0..num_rows).collect::<Vec<_>>(), decoded.batch.data.clone());
         decoded.bad = self.decode_rows(&mut decoded, &encoded, &all)?;
@@ -149,10 +223,7 @@ impl DecodedColumns {
             let seed =
                 |place: &usize| sample_seed(self.spec.seed, self.slice.epoch, position(place), column.draws_of());
             let seeds: Vec<u64> = places.iter().map(seed).collect();
-            let memory = column.memory(outputs, places);
-            let parameters = column.parameter.map(|index| rows.column(index).as_ref() as &dyn Array);
-            let values = rows.column(column.index).as_ref();
-            for (row, found) in column.decoder.decode_each(values, parameters, &seeds, memory)? {
+            for (row, found) in column.decode(outputs, rows, places, &seeds)? {
                 if found.is_fatal {
                     let place = self.place(&decoded.batch, places[row]);
                     return Err(Error::DecoderFailed { column: column.name.clone(), place, reason: found.reason });
@@ -171,8 +242,8 @@ impl DecodedColumns {
         let mut columns: Vec<_> = batch.data.columns().iter().cloned().map(Some).collect();
         columns.resize(self.schema.fields().len(), None);
         for (column, outputs) in self.columns.iter().zip(outputs) {
-            for ((index, output), bytes) in column.outputs.iter().zip(column.decoder.outputs()).zip(outputs) {
-                columns[*index] = Some(output_array(output, bytes.freeze(), num_rows)?);
+            for (index, array) in column.arrays(outputs, num_rows, &self.pool)? {
+                columns[index] = Some(array);
             }
         }
         let columns = columns.into_iter().flatten().collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_schema::Field;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
-use stoker_decode::{BadValue, OutputSpec, Row, ValueDecoder};
+use stoker_decode::{BadValue, ListSpec, OutputSpec, Row, Takes, ValueDecoder};
 
 use crate::Result;
 
@@ -88,8 +88,12 @@ impl ValueDecoder for Shared {
         self.0.rows_at_once()
     }
 
-    fn takes_lists(&self) -> bool {
-        self.0.takes_lists()
+    fn list(&self) -> Option<ListSpec> {
+        self.0.list()
+    }
+
+    fn takes(&self) -> Takes {
+        self.0.takes()
     }
 
     fn parameter(&self) -> Option<&str> {
@@ -102,5 +106,9 @@ impl ValueDecoder for Shared {
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {
         self.0.decode(row, outputs)
+    }
+
+    fn decode_list(&self, row: &Row<'_>) -> Result<Vec<u8>, BadValue> {
+        self.0.decode_list(row)
     }
 }

@@ -13,6 +13,7 @@ mod sounds;
 mod stage;
 mod substitutes;
 mod tensors;
+mod texts;
 
 pub use clips::VideoOptions;
 pub(crate) use columns::DecodedColumns;

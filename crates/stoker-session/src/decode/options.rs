@@ -7,12 +7,16 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use stoker_audio::AudioClip;
 use stoker_columns::{CompressedTensor, TensorType, is_compressed_tensor};
-use stoker_decode::{ImageDecoder, ImageTransform, JpegDecoder, OutputSpec, ValueDecoder, is_file};
+use stoker_decode::{
+    ImageDecoder, ImageTransform, JpegDecoder, ListSpec, OutputSpec, Takes, ValueDecoder, is_file, is_text,
+};
+use stoker_tokenize::TextTokenizer;
 
 use super::clips::{ClipDecoder, VideoOptions};
 use super::custom::CustomDecoder;
 use super::sounds::SoundDecoder;
 use super::tensors::TensorDecoder;
+use super::texts::TextDecoder;
 use crate::{Error, Result};
 
 /// The decoder of each column that the client decodes, and the number of threads.
@@ -38,6 +42,8 @@ pub enum ColumnDecoder {
     Audio(AudioClip),
     /// Video files become clips.
     Video(VideoOptions),
+    /// Texts become token ids.
+    Text(TextTokenizer),
     /// A decoder from outside of this workspace.
     Custom(CustomDecoder),
     /// Frames become the tensors that the metadata of the column declares. Sessions add these decoders for each stream,
@@ -85,6 +91,7 @@ impl ColumnDecoder {
             ColumnDecoder::Image(options) => options.build(),
             ColumnDecoder::Audio(clip) => Ok(Box::new(SoundDecoder::new(clip.clone()))),
             ColumnDecoder::Video(options) => Ok(Box::new(ClipDecoder::new(options)?)),
+            ColumnDecoder::Text(tokenizer) => Ok(Box::new(TextDecoder::new(tokenizer.clone()))),
             ColumnDecoder::Custom(custom) => custom.build(),
             ColumnDecoder::Compressed(tensor) => Ok(Box::new(TensorDecoder::new(tensor.clone()))),
         }
@@ -120,12 +127,12 @@ impl DecodeOptions {
         Ok(Some(all).filter(|all| !all.columns.is_empty()))
     }
 
-    /// Returns the schema of decoded batches: the first array of each decoder, not null, in place of its column, and the
-    /// others behind all columns.
+    /// Returns the schema of decoded batches: the list or the first array of each decoder, not null, in place of its column,
+    /// and the others behind all columns.
     ///
     /// # Errors
     /// [`stoker_decode::Error`] for a transform that is not valid; [`Error::InvalidRequest`] for a column that does not
-    /// exist, is named twice or does not hold files, and for names that are taken.
+    /// exist, is named twice or does not hold what its decoder takes, and for names that are taken.
     pub fn schema(&self, schema: &Schema) -> Result<SchemaRef> {
         let (mut fields, mut others) = (schema.fields().to_vec(), Vec::new());
         for (number, (name, decoder)) in self.columns.iter().enumerate() {
@@ -145,7 +152,10 @@ impl DecodeOptions {
                 }
             }
             let index = named_column(schema, name, &format!("cannot decode column {name}"))?;
-            check_files(&fields[index], decoder.as_ref())?;
+            check_values(&fields[index], decoder.as_ref())?;
+            if let Some(list) = decoder.list() {
+                fields[index] = list_field(name, &list);
+            }
             for output in decoder.outputs() {
                 let field = match output.suffix {
                     "" => decoder.field(name).map(Arc::new),
@@ -179,23 +189,32 @@ fn named_column(schema: &Schema, name: &str, attempted: &str) -> Result<usize> {
     })
 }
 
-/// Checks that a column holds files, or lists of files. A mark is not needed, because queries compute columns without
-/// one.
-fn check_files(field: &Field, decoder: &dyn ValueDecoder) -> Result<()> {
+/// Checks that a column holds what its decoder takes: files, lists of files, or texts. A mark is not needed, because queries
+/// compute columns without one.
+fn check_values(field: &Field, decoder: &dyn ValueDecoder) -> Result<()> {
     let (name, found, noun) = (field.name(), field.data_type(), decoder.noun());
     let is_list_of_files =
         matches!(found, DataType::List(item) | DataType::LargeList(item) if is_file(item.data_type()));
-    match (decoder.takes_lists(), is_file(found), is_list_of_files) {
-        (false, true, _) | (true, _, true) => Ok(()),
-        (false, _, true) => Err(Error::invalid(format!(
+    match (decoder.takes(), is_file(found), is_text(found)) {
+        (Takes::Files | Takes::FilesOrTexts, true, _) | (Takes::Texts | Takes::FilesOrTexts, _, true) => Ok(()),
+        (Takes::FileLists, ..) if is_list_of_files => Ok(()),
+        (Takes::Files, ..) if is_list_of_files => Err(Error::invalid(format!(
             "column {name} holds lists of files: its decoder must say how many {noun}s of a row are decoded, such as \
              images=4"
         ))),
-        (true, true, _) => Err(Error::invalid(format!(
+        (Takes::FileLists, true, _) => Err(Error::invalid(format!(
             "column {name} holds {found}, one {noun} in each row and no lists: leave out {noun}s"
         ))),
+        (Takes::Texts, ..) => {
+            let hint = if is_file(found) { "; if they are texts, write the column as text" } else { "" };
+            Err(Error::invalid(format!("column {name} holds {found}, no {noun}s: it has no token ids{hint}")))
+        }
         _ => Err(Error::invalid(format!("column {name} holds {found}, not files of {noun}s: it cannot be decoded"))),
     }
+}
+
+fn list_field(column: &str, list: &ListSpec) -> FieldRef {
+    Arc::new(Field::new(column, list.data_type(), false))
 }
 
 fn output_field(column: &str, output: &OutputSpec) -> FieldRef {

@@ -260,7 +260,7 @@ impl Worker {
     /// Begins to decode the batch that waits, if there is memory for it.
     async fn begin_waiting(&mut self) {
         let Some((batch, spans)) = self.waiting.take() else { return };
-        let bytes = self.columns.output_bytes(batch.data.num_rows());
+        let bytes = self.columns.output_bytes(&batch.data);
         let held = match self.decoding.is_empty() {
             true => Some(self.quota.reserve(bytes).await),
             // A batch that is being decoded releases its memory only after it is delivered, so waiting could be endless.

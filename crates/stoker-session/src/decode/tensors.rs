@@ -46,7 +46,7 @@ impl ValueDecoder for TensorDecoder {
     }
 
     fn rows_at_once(&self) -> usize {
-        BYTES_AT_ONCE / self.tensor.row().num_bytes()
+        BYTES_AT_ONCE / self.tensor.row().num_bytes().max(1)
     }
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {
