@@ -117,7 +117,8 @@ class PerRow:
         rows = self.rows(values, batch)
         if not rows:
             outputs = self.row_outputs or {}
-            return {key: (stack or stacked)([np.zeros((0, *out.shape), out.dtype)]) for key, out in outputs.items()}
+            # Of one row, so that the types are those of other batches.
+            return {key: (stack or stacked)([np.zeros(out.shape, out.dtype)])[:0] for key, out in outputs.items()}
         return {key: (stack or stacked)([row[key] for row in rows]) for key in rows[0]}
 
 
@@ -139,13 +140,14 @@ def stacked(parts: list[Any]) -> np.ndarray[Any, Any]:
 
 def _row_output(key: str, output: Any) -> RowOutput:
     try:
-        sizes, dtype = output
-        shape = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
-        return RowOutput(tuple(whole("size", size, 0, _SIZE_MAX) for size in shape), np.dtype(dtype))
+        sizes, kind = output
+        dtype = np.dtype(kind)
     except (TypeError, ValueError):
         raise InvalidRequestError(
             f"outputs[{key!r}] is {output!r}; it must be a shape and a type of NumPy, such as ((3, 8), 'float32')"
         ) from None
+    shape = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+    return RowOutput(tuple(whole("size", size, 0, _SIZE_MAX) for size in shape), dtype)
 
 
 def _checked(

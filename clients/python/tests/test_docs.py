@@ -17,8 +17,8 @@ import pytest
 import stoker
 
 MODULES = [
-    "_batch", "_class_balance", "_columns", "_decode", "_lake", "_numpy", "_plan", "_query", "_ragged", "_source",
-    "_stream",
+    "_batch", "_class_balance", "_columns", "_decode", "_lake", "_numpy", "_per_row", "_plan", "_query", "_ragged",
+    "_source", "_stream", "_tokenizer",
 ]  # fmt: skip
 
 

@@ -206,6 +206,8 @@ def test_outputs_give_types_and_batches_without_rows(query: stoker.Query) -> Non
         sizes.append(last.num_rows)
         assert (last["x"].shape, last["x"].dtype) == ((last.num_rows, 4), np.float32)
         assert (last["n"].shape, last["n"].dtype) == ((last.num_rows,), np.int16)
+        *_, last = query.torch(rank=rank, **options)
+        assert (last["x"].shape, last["x"].dtype) == ((sizes[-1], 4), torch.float32)
     assert sorted(sizes) == [0, 0, 1]
 
 
