@@ -23,7 +23,7 @@ use crate::{Error, Result};
 const LENGTHS_AT_ONCE: u64 = 1 << 16;
 const TOKENS_AT_ONCE: u64 = 1 << 12;
 
-/// The number of groups whose packs are kept. A group has 24 bytes for each document, which is some ten kilobytes.
+/// The number of groups whose packs are kept. A group has 32 bytes for each document, which is some ten kilobytes.
 const GROUPS_MAX: usize = 128;
 
 /// The documents of a query, and the packs that they fill.
