@@ -152,7 +152,6 @@ impl Frames {
 fn value(row: u64, at: usize) -> f32 {
     let bits =
         (row.wrapping_mul(6_364_136_223_846_793_005) ^ (at as u64).wrapping_mul(1_442_695_040_888_963_407)) >> 40;
-    #[expect(clippy::cast_possible_truncation, reason = "a number with fewer bits is the aim")]
     let noise = (bits % 64) as f32 / 4096.0;
     #[expect(clippy::cast_possible_truncation, reason = "a number with fewer bits is the aim")]
     let wave = ((row as f64 + (at % SHAPE[1]) as f64) / 17.0).sin() as f32 * 3.0 + (at / SHAPE[1]) as f32 * 0.25;
