@@ -35,6 +35,7 @@ def arrow_stream(
     encoded_images: Sequence[str] = (),
     null_masks: Sequence[str] = (),
     *,
+    pixels: Sequence[str] = (),
     lenient_masks: bool = False,
     codecs: ColumnCodecs | None = None,
 ) -> Any:
@@ -46,6 +47,7 @@ def arrow_stream(
         encoded_images: Binary columns to mark as JPEG, PNG or WebP files. Of a struct column, the member ``bytes`` is
             written.
         null_masks: Columns of tensors or vectors whose null rows are written as zeros, with a mask beside them.
+        pixels: Columns of ``encoded_images`` that may be tensors instead, of which the engine makes files.
         lenient_masks: Whether columns of ``null_masks`` may be missing, or have their masks already.
         codecs: The codec of each column that is compressed.
 
@@ -63,7 +65,9 @@ def arrow_stream(
     if null_masks:
         stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
     if encoded_images or _has_views(stream):
-        reader = _with_files(pa.RecordBatchReader.from_stream(stream), encoded_images)
+        reader = pa.RecordBatchReader.from_stream(stream)
+        encoded_images = [name for name in encoded_images if name not in pixels or not _is_tensor(reader.schema, name)]
+        reader = _with_files(reader, encoded_images)
         stream = reader.cast(_writable_schema(reader.schema, encoded_images))
     if codecs is not None and not isinstance(codecs, Mapping):
         raise InvalidRequestError(f"compression is {codecs!r}; it must be a dict of columns and codecs")
@@ -109,6 +113,13 @@ def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.Reco
 
 def _is_file(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
+
+
+def _is_tensor(schema: pa.Schema, name: str) -> bool:
+    if name not in schema.names:
+        return False
+    kind = schema.field(name).type
+    return bool(pa.types.is_fixed_size_list(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind))
 
 
 def _has_views(stream: Any) -> bool:

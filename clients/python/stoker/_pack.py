@@ -63,7 +63,7 @@ class Pack:
 
     def __post_init__(self) -> None:
         names = [self.columns] if isinstance(self.columns, str) else self.columns
-        if not isinstance(names, Sequence) or not names:
+        if not isinstance(names, Sequence) or not names or "" in names:
             raise InvalidRequestError(
                 f"columns is {self.columns!r}; it must be the name of a column, or a list of names"
             )

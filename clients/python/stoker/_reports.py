@@ -103,7 +103,7 @@ class ColumnLayout:
         decode_bytes_per_sec: The bytes of tensors that one thread decodes in a second, measured on the first rows.
         max_abs_error: The largest absolute error of an element of a lossy column, as it was measured when rows were
             written.
-        has_nulls: Whether some rows are null, or some values in them; ``None`` if the data files do not say it.
+        has_nulls: Whether some rows are null; ``None`` if the data files do not say it.
         indexes: The indexes over the column, with their kinds.
     """
 

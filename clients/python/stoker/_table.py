@@ -170,7 +170,8 @@ class Table:
     def append(self, data: Any, *, rows_per_fragment: int | None = None, page_bytes: int | None = None) -> Table:
         """Adds rows to the newest version in one atomic commit; this object keeps its version.
 
-        Tensors of columns that the table compresses are compressed as the rows before them.
+        Tensors of columns that the table compresses are compressed as the rows before them. Tensors of columns that
+        it holds as images (``"jpeg"``) become images; such columns take files of images, too.
 
         Args:
             data: As for :meth:`Lake.create_table`, with the table's columns in any order.
@@ -186,7 +187,8 @@ class Table:
         schema = self.schema
         shapes = zip(schema, column_shapes(schema), strict=True)
         images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
-        stream = arrow_stream(data, images, masked_columns(schema), lenient_masks=True)
+        pixels = [name for name in images if b"stoker.lossy" in schema.field(name).metadata]
+        stream = arrow_stream(data, images, masked_columns(schema), pixels=pixels, lenient_masks=True)
         request: _native.WriteRequest = {
             "table": self.name,
             "mode": "append",

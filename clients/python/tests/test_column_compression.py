@@ -154,7 +154,8 @@ def test_queries_decompress(place: stoker.Lake) -> None:
 
 
 def test_statements_write_frames(own_lake: stoker.Lake) -> None:
-    own_lake.create_table("edited", columns(num_rows=8), compression=COLUMNS, mode="overwrite")
+    first_rows = {name: values[:8] for name, values in columns().items()}
+    own_lake.create_table("edited", first_rows, compression=COLUMNS, mode="overwrite")
     table = own_lake.table("edited")
     new = np.full((6, 60), 2.5, np.float32)
     table.update({"depth": new.tolist()}, "id = 3")

@@ -50,7 +50,8 @@ def test_numbers_that_do_not_fit_are_refused(own_lake: stoker.Lake) -> None:
     emb[2, 7] = 1e6
     with pytest.raises(stoker.InvalidRequestError, match=r"column emb, row 2.*float16.*1000000"):
         own_lake.create_table("t", {"emb": emb}, compression={"emb": "float16"})
-    assert own_lake.tables() == []
+    with pytest.raises(stoker.NotFoundError, match="does not exist"):
+        own_lake.tables()  # Nothing was written.
     with pytest.raises(stoker.InvalidRequestError, match="takes float32 and float64"):
         own_lake.create_table("t", {"emb": emb.astype(np.int64)}, compression={"emb": "bfloat16"})
 
@@ -65,8 +66,21 @@ def test_pixels_become_encoded_images(own_lake: stoker.Lake) -> None:
     assert table.describe()[0].kind == "encoded image"
     found = noted(table, "image")
     error = found.pop("max_abs_error")
+    assert isinstance(error, float)
     assert found == {"codec": "jpeg:95", "dtype": "uint8", "shape": [3, 32, 48]}
     decode = {"image": stoker.ImageTransform(size=(32, 48))}
     batch = next(iter(own_lake.sql("SELECT image FROM t").stream(batch_size=NUM_ROWS, shuffle=False, decode=decode)))
     assert np.abs(batch["image"].astype(int) - image.astype(int)).max() == error
+    # Appended tensors become images as well, and files of images stay as they are.
     assert table.append({"image": image[:3]}).num_rows == NUM_ROWS + 3
+    files = own_lake.sql("SELECT image FROM t").to_arrow()["image"]
+    assert files[NUM_ROWS:].to_pylist() == files[:3].to_pylist()
+    table = table.append({"image": files[:2].to_pylist()})
+    assert (table.num_rows, noted(table, "image")["max_abs_error"]) == (NUM_ROWS + 5, error)
+    noise = np.random.default_rng(0).integers(0, 256, (2, 3, 32, 48)).astype(np.uint8)
+    table = table.append({"image": noise})
+    larger = noted(table, "image")["max_abs_error"]
+    assert isinstance(larger, float)
+    assert larger > error
+    with pytest.raises(stoker.InvalidRequestError, match="column image"):
+        table.append({"image": noise[:, :, :16]})

@@ -68,7 +68,7 @@ def test_a_resume_on_other_ranks_loses_and_repeats_nothing(place: stoker.Lake) -
     check_times(ids)
     (verdict,) = place.verify([stream.receipt() for stream in [*first, *rest]])
     assert (verdict.num_rows, verdict.num_missing, verdict.num_repeated) == (EPOCH_ROWS, 0, 0)
-    with pytest.raises(stoker.StateMismatchError, match="weight: the state has w, the stream has none"):
+    with pytest.raises(stoker.StateMismatchError, match="rows: the state has 112, the stream has 101"):
         place.sql(QUERY).stream(batch_size=8, seed=5).load_state_dict(state)
 
 

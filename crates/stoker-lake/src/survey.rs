@@ -48,7 +48,7 @@ pub struct ColumnSurvey {
     pub unchecked: FragmentTally,
     /// The largest number of other columns in one file of the column.
     pub neighbours_max: usize,
-    /// Whether some rows are null, or some values in them, deleted rows included; `None` where a file does not say it.
+    /// Whether some rows are null, deleted rows included; `None` where a file does not say it.
     pub has_nulls: Option<bool>,
     /// Bytes per row if the column's type allows plain bytes.
     row_bytes: Result<u64, Obstacle>,

@@ -47,7 +47,7 @@ pub struct ColumnLayout {
     /// columns.
     #[serde(default)]
     pub max_abs_error: Option<f64>,
-    /// Whether some rows are null, or some values in them, as the data files say; `None` where they do not say it.
+    /// Whether some rows are null, as the data files say; `None` where they do not say it.
     #[serde(default)]
     pub has_nulls: Option<bool>,
     /// The indexes over the column, each as its name and its kind: `label_idx (BTree)`.

@@ -22,6 +22,7 @@ use stoker_columns::{is_heavy, kind_of};
 use stoker_store::sectors::{TrailerBuilder, checked_name};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::conform::retype_columns;
 use super::page_buffer::{PageBuffer, compact};
 use super::schema::{COMPRESSION_KEY, COMPRESSION_LEVEL_KEY, may_be_plain};
 use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
@@ -219,7 +220,8 @@ impl ColumnFile {
 
     async fn write_columns(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
         let attempted = || format!("writing data file {}", self.name);
-        let batch = RecordBatch::try_new(self.batch_schema.clone(), columns);
+        // The schema of the file says more of nested fields than that of the rows: how their values are compressed.
+        let batch = retype_columns(&self.batch_schema, &columns);
         let batch = batch.map_err(|source| Error::storage(attempted(), source))?;
         self.writer.write_batch(&batch).await.map_err(|source| Error::storage(attempted(), source))
     }

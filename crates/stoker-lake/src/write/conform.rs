@@ -96,18 +96,26 @@ fn compressed(field: &Field, column: &ArrayRef, first_row: u64) -> Result<Option
 
 /// Returns the first columns of a batch of stored rows with exactly the types of `schema`; no values are copied.
 pub(crate) fn retype(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = schema.fields().iter().zip(batch.columns());
+    retype_columns(schema, batch.columns())
+}
+
+/// Returns columns as a batch with exactly the types of `schema`; no values are copied.
+pub(super) fn retype_columns(schema: &SchemaRef, columns: &[ArrayRef]) -> Result<RecordBatch, ArrowError> {
+    let columns = schema.fields().iter().zip(columns);
     let columns: Vec<ArrayRef> =
         columns.map(|(field, column)| retyped(column, field.data_type())).collect::<Result<_, _>>()?;
     RecordBatch::try_new(schema.clone(), columns)
 }
 
-/// Returns the same values with the table's names and nullability of nested fields.
+/// Returns the same values with the names, the nullability and the metadata that nested fields have in `to`.
 fn retyped(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     if column.data_type() == to { Ok(column.clone()) } else { retyped_data(&column.to_data(), to).map(make_array) }
 }
 
 fn retyped_data(data: &ArrayData, to: &DataType) -> Result<ArrayData, ArrowError> {
+    if data.data_type() == to {
+        return Ok(data.clone());
+    }
     let types: Vec<&DataType> = match to {
         DataType::FixedSizeList(item, _)
         | DataType::List(item)

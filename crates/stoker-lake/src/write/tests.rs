@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, LargeBinaryArray};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, LargeBinaryArray, ListArray, StringArray, StructArray};
+use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 
+use super::conform::retype_columns;
 use super::page_buffer::PageBuffer;
 
 const PAGE_BYTES: usize = 1000;
@@ -36,6 +39,37 @@ fn slices(array: &ArrayRef, lengths: &[usize]) -> Vec<ArrayRef> {
         start += length;
     }
     parts
+}
+
+#[test]
+fn nested_fields_get_the_metadata_of_the_file() {
+    let compressed = |name: &str, data_type: DataType| {
+        let metadata = [("lance-encoding:compression".to_string(), "zstd".to_string())];
+        Arc::new(Field::new(name, data_type, true).with_metadata(metadata.into()))
+    };
+    let lists = [Some(vec![Some(1), None]), None, Some(vec![]), Some(vec![Some(4)])];
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+    let words: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("b"), Some("c")]));
+    let members = vec![
+        (Arc::new(Field::new("list", lists.data_type().clone(), true)), lists.clone()),
+        (Arc::new(Field::new("word", DataType::Utf8, true)), words.clone()),
+    ];
+    let structs: ArrayRef = Arc::new(StructArray::from(members));
+    let list_type = DataType::List(compressed("item", DataType::Int64));
+    let members = vec![compressed("list", list_type.clone()), compressed("word", DataType::Utf8)];
+    let fields = vec![
+        Field::new("list", list_type, true),
+        Field::new("struct", DataType::Struct(members.into()), true),
+        Field::new("word", DataType::Utf8, true),
+    ];
+    let schema = Arc::new(Schema::new(fields));
+    let columns = [lists.slice(1, 3), structs.slice(1, 3), words.slice(1, 3)];
+    let batch = retype_columns(&schema, &columns).expect("the types differ in metadata only");
+    assert_eq!(batch.schema(), schema);
+    assert_eq!(batch.column(0).as_list::<i32>().value(2).as_primitive::<Int64Type>().values(), &[4]);
+    let found = batch.column(1).as_struct();
+    assert_eq!(found.column(1), &words.slice(1, 3));
+    assert!(found.column(0).is_null(0) && found.column(0).is_valid(1));
 }
 
 proptest! {
