@@ -303,7 +303,7 @@ def test_null_masks_and_orders_of_dimensions_are_kept(own_lake: stoker.Lake) -> 
 
 
 def test_light_columns_are_compressed_by_lance(place: stoker.Lake, own_lake: stoker.Lake) -> None:
-    text = ["the same words " * 40] * 3_000
+    text = [f"the same words {row} times, " * 20 for row in range(3_000)]
     lists = [list(range(row % 7)) for row in range(3_000)]
     data = {"n": np.arange(3_000) // 100, "word": text, "flag": np.arange(3_000) % 2 == 0, "list": lists}
     if "light" not in own_lake.tables():
