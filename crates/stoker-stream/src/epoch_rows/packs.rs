@@ -19,9 +19,12 @@ use super::recent::Recent;
 use crate::source::SourcePlan;
 use crate::{Error, Result};
 
-/// The number of rows whose lengths are read together from a column of numbers, and from the tokens themselves.
+/// The number of rows whose lengths are read together from a column of numbers.
 const LENGTHS_AT_ONCE: u64 = 1 << 16;
-const TOKENS_AT_ONCE: u64 = 1 << 12;
+
+/// The number of rows, and about the bytes of tokens, that are read together to count them.
+const TOKEN_ROWS_AT_ONCE: u64 = 1 << 12;
+const TOKEN_BYTES_AT_ONCE: u64 = 16 << 20;
 
 /// The number of groups whose packs are kept. A group has 32 bytes for each document, which is some ten kilobytes.
 const GROUPS_MAX: usize = 128;
@@ -51,7 +54,10 @@ impl RowPacks {
         let tokens = options.columns.first().map_or("", String::as_str);
         let (column, rows_at_once) = match &options.lengths {
             Some(lengths) => (EpochColumn::find(source, "pack lengths", lengths)?, LENGTHS_AT_ONCE),
-            None => (EpochColumn::find(source, "pack", tokens)?, TOKENS_AT_ONCE),
+            None => {
+                let rows = (TOKEN_BYTES_AT_ONCE / source.row_bytes).clamp(1, TOKEN_ROWS_AT_ONCE);
+                (EpochColumn::find(source, "pack", tokens)?, rows)
+            }
         };
         if options.lengths.is_some() && !column.data_type().is_integer() {
             return Err(column.error(format!("it is {}; lengths are whole numbers", column.data_type())));
