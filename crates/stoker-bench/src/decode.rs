@@ -112,14 +112,8 @@ impl Files {
     }
 
     /// Measures passes over all files; if there are several, the first does not count.
-    fn passes(&self, epochs: u64, mut pass: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measurement> {
-        if epochs > 1 {
-            pass()?;
-        }
-        let measured = epochs.saturating_sub(1).max(1);
-        let (cpu_secs, begun) = (own_cpu_secs(), Instant::now());
-        (0..measured).try_for_each(|_| pass())?;
-        Ok(self.measurement(measured, begun.elapsed(), own_cpu_secs() - cpu_secs))
+    fn passes(&self, epochs: u64, pass: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measurement> {
+        measured_passes(epochs, self.num_rows, ROW_BYTES, pass)
     }
 
     /// Reads all batches of the stream's epochs; if there are several epochs, the first does not count.
@@ -141,14 +135,30 @@ impl Files {
                 (cpu_secs, begun) = (own_cpu_secs(), Instant::now());
             }
         }
-        Ok(self.measurement(settings.epochs.saturating_sub(1).max(1), begun.elapsed(), own_cpu_secs() - cpu_secs))
+        let rows = self.num_rows * settings.epochs.saturating_sub(1).max(1);
+        Ok(measurement(rows, ROW_BYTES, begun.elapsed(), own_cpu_secs() - cpu_secs))
     }
+}
 
-    fn measurement(&self, passes: u64, elapsed: Duration, cpu_secs: f64) -> Measurement {
-        let rows = self.num_rows * passes;
-        let (bytes, steady_secs, cpu_secs) = (rows * ROW_BYTES, elapsed.as_secs_f64(), Some(cpu_secs));
-        Measurement { bytes, rows, steady_bytes: bytes, steady_secs, cpu_secs, ..Measurement::default() }
+/// Measures passes over `num_rows` rows; if there are several, the first does not count.
+pub(crate) fn measured_passes(
+    epochs: u64,
+    num_rows: u64,
+    row_bytes: u64,
+    mut pass: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Measurement> {
+    if epochs > 1 {
+        pass()?;
     }
+    let measured = epochs.saturating_sub(1).max(1);
+    let (cpu_secs, begun) = (own_cpu_secs(), Instant::now());
+    (0..measured).try_for_each(|_| pass())?;
+    Ok(measurement(num_rows * measured, row_bytes, begun.elapsed(), own_cpu_secs() - cpu_secs))
+}
+
+fn measurement(rows: u64, row_bytes: u64, elapsed: Duration, cpu_secs: f64) -> Measurement {
+    let (bytes, steady_secs, cpu_secs) = (rows * row_bytes, elapsed.as_secs_f64(), Some(cpu_secs));
+    Measurement { bytes, rows, steady_bytes: bytes, steady_secs, cpu_secs, ..Measurement::default() }
 }
 
 fn own_cpu_secs() -> f64 {

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use arrow_array::cast::AsArray;
@@ -12,9 +11,9 @@ use arrow_schema::{DataType, Field};
 use stoker_codec::{Codec, Decoder};
 use stoker_columns::{CompressedTensor, TensorType};
 use stoker_decode::{BatchDecoder, RowMemory};
-use stoker_measure::process_use;
 use stoker_session::TensorDecoder;
 
+use crate::decode::measured_passes;
 use crate::raw::{pass, threads};
 use crate::report::{Measurement, Role, Section};
 use crate::settings::Settings;
@@ -131,20 +130,8 @@ impl Frames {
     }
 
     /// Measures passes over all frames; if there are several, the first does not count.
-    fn passes(&self, epochs: u64, mut pass: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measurement> {
-        if epochs > 1 {
-            pass()?;
-        }
-        let measured = epochs.saturating_sub(1).max(1);
-        let (cpu_secs, begun) = (own_cpu_secs(), Instant::now());
-        (0..measured).try_for_each(|_| pass())?;
-        Ok(self.measurement(measured, begun.elapsed(), own_cpu_secs() - cpu_secs))
-    }
-
-    fn measurement(&self, passes: u64, elapsed: Duration, cpu_secs: f64) -> Measurement {
-        let rows = self.num_rows * passes;
-        let (bytes, steady_secs, cpu_secs) = (rows * ROW_BYTES as u64, elapsed.as_secs_f64(), Some(cpu_secs));
-        Measurement { bytes, rows, steady_bytes: bytes, steady_secs, cpu_secs, ..Measurement::default() }
+    fn passes(&self, epochs: u64, pass: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measurement> {
+        measured_passes(epochs, self.num_rows, ROW_BYTES as u64, pass)
     }
 }
 
@@ -156,8 +143,4 @@ fn value(row: u64, at: usize) -> f32 {
     #[expect(clippy::cast_possible_truncation, reason = "a number with fewer bits is the aim")]
     let wave = ((row as f64 + (at % SHAPE[1]) as f64) / 17.0).sin() as f32 * 3.0 + (at / SHAPE[1]) as f32 * 0.25;
     (wave * 4096.0).round() / 4096.0 + noise
-}
-
-fn own_cpu_secs() -> f64 {
-    process_use(std::process::id()).cpu_secs
 }
