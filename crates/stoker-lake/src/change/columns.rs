@@ -127,6 +127,10 @@ impl LakeStore {
     /// # Errors
     /// [`Error::Conflict`] if others change the columns again and again; storage errors.
     pub(crate) async fn note_losses(&self, name: &TableName, drafts: &[FragmentDraft]) -> Result<()> {
+        // Most tables have no lossy columns, and need not be opened for this.
+        if !drafts.iter().any(FragmentDraft::has_losses) {
+            return Ok(());
+        }
         let mut attempts_left = NOTE_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;

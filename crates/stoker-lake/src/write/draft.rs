@@ -32,6 +32,11 @@ impl FragmentDraft {
         Self { fragment, bytes, fields: field_names(schema), losses: losses.clone() }
     }
 
+    /// Returns whether values were changed to fit lossy columns.
+    pub(crate) fn has_losses(&self) -> bool {
+        !self.losses.is_empty()
+    }
+
     /// The number of rows.
     pub fn num_rows(&self) -> u64 {
         self.fragment.physical_rows.unwrap_or(0) as u64
