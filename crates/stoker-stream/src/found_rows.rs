@@ -71,15 +71,16 @@ impl SourceRows {
     }
 
     /// Returns the row addresses at each position, as `[table][position]`. A pack has those of its first document.
-    pub fn addrs(&self) -> Vec<Vec<u64>> {
+    pub fn addrs(&self) -> Cow<'_, [Vec<u64>]> {
         let places = match &self.packs {
+            None if self.ascending.is_none() => return self.rows.addrs.as_slice().into(),
             None => Cow::Borrowed(self.places.as_slice()),
             Some(packs) => {
                 let firsts = packs.iter().scan(0, |next, pack| Some(std::mem::replace(next, *next + pack.len())));
                 Cow::Owned(firsts.map(|first| self.places[first]).collect())
             }
         };
-        self.rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect()
+        Cow::Owned(self.rows.addrs.iter().map(|addrs| pick(addrs, &places)).collect())
     }
 
     /// Returns the positions whose rows are bad.
@@ -157,10 +158,10 @@ impl SourceRows {
 pub(crate) async fn row_addrs(plan: &PlanInner, visits: &[Visit]) -> Result<Vec<Vec<u64>>> {
     let mut all = Vec::new();
     for (index, found) in FoundRows::of(plan, visits).await?.by_source.into_iter().enumerate() {
-        for addrs_of_rows in found.addrs() {
+        for addrs_of_rows in found.addrs().iter() {
             let mine = (0..visits.len()).filter(|place| visits[*place].source == index);
             let mut addrs = vec![NO_ROW; visits.len()];
-            mine.zip(addrs_of_rows).for_each(|(place, addr)| addrs[place] = addr);
+            mine.zip(addrs_of_rows).for_each(|(place, addr)| addrs[place] = *addr);
             all.push(addrs);
         }
     }

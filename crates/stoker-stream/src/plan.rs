@@ -23,7 +23,7 @@ use crate::epoch_rows::EpochRows;
 use crate::light_blocks::LightBlocks;
 use crate::options::orders;
 use crate::part_plan::PartSize;
-use crate::source::{ColumnPlan, SourcePlan, batch_schema, unify};
+use crate::source::{ColumnPlan, SourcePlan, unify};
 use crate::{BatchStream, Error, PartStream, Resources, Result, removed, run};
 
 /// A planned stream: pinned queries, row sets and order options. It opens any slice of any epoch. Clones share their
@@ -100,7 +100,6 @@ impl StreamPlan {
         };
         let mut sources = try_join_all(queries.iter().enumerate().map(source)).await?;
         let schema = unify(&mut sources)?;
-        let schema = batch_schema(&sources, schema)?;
         if let (Some(_), Some(empty)) = (mix, sources.iter().position(|source| source.epoch_rows() == 0)) {
             return Err(Error::EmptySource { query: empty });
         }
@@ -192,8 +191,7 @@ impl StreamPlan {
             }
         };
         let mut sources = try_join_all(spec.sources.iter().enumerate().map(source)).await?;
-        let schema = unify(&mut sources)?;
-        Ok((batch_schema(&sources, schema)?, sources))
+        Ok((unify(&mut sources)?, sources))
     }
 
     /// Opens a stream whose specification is in the lake.

@@ -157,7 +157,7 @@ pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Res
     let found = found.by_source.into_iter().next().ok_or_else(missing)?;
     let light = reader.read_light(&reader.plan.sources[0], &found);
     let (light, damaged) = light.await?;
-    let (addrs, bad) = (found.addrs(), found.bad(&damaged));
+    let (addrs, bad) = (found.addrs().into_owned(), found.bad(&damaged));
     Ok(Rows { light: found.arrays(&reader.plan.sources[0], light)?, addrs, bad })
 }
 
@@ -218,7 +218,7 @@ impl Reader<'_> {
         let light = self.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
-        let (addrs, bad) = (found.addrs(), found.bad(&damaged));
+        let (addrs, bad) = (found.addrs().into_owned(), found.bad(&damaged));
         Ok(Rows { light: found.arrays(source, light)?, addrs, bad })
     }
 }

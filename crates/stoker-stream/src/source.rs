@@ -190,15 +190,11 @@ pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
             sources.iter_mut().for_each(|source| source.columns[column] = source.columns[column].decoded());
         }
     }
-    Ok(Arc::new(Schema::new(fields)))
-}
-
-/// Returns the schema of the batches: that of the queries, or that of packs of their rows.
-pub(crate) fn batch_schema(sources: &[SourcePlan], schema: SchemaRef) -> Result<SchemaRef> {
-    match sources.first().and_then(|source| source.epoch.pack()) {
-        None => Ok(schema),
-        Some(pack) => Ok(Arc::new(Schema::new(packed_fields(schema.fields(), &pack.options)?))),
-    }
+    let schema = Schema::new(fields);
+    Ok(Arc::new(match sources.first().and_then(|source| source.epoch.pack()) {
+        None => schema,
+        Some(pack) => Schema::new(packed_fields(schema.fields(), &pack.options)?),
+    }))
 }
 
 /// Returns what must be the same in all sources as text: the name, the type and, for tensors, the shape.

@@ -2,9 +2,9 @@
 
 use std::pin::pin;
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef};
 use futures::TryStreamExt;
@@ -131,30 +131,20 @@ impl RowPacks {
 /// Returns the lengths of documents. A NULL has none.
 fn lengths_of(column: EpochColumn<'_>, rows: &ColumnRows<'_>) -> Result<Vec<u32>> {
     let values = &rows.values;
-    let length = |row: usize| -> Option<i64> {
-        match values.data_type() {
-            DataType::List(_) => Some(i64::from(values.as_list::<i32>().value_length(row))),
-            DataType::LargeList(_) => Some(values.as_list::<i64>().value_length(row)),
-            _ => None,
+    let length: Box<dyn Fn(usize) -> Option<i64> + '_> = match values.data_type() {
+        DataType::List(_) => Box::new(|row| Some(i64::from(values.as_list::<i32>().value_length(row)))),
+        DataType::LargeList(_) => Box::new(|row| Some(values.as_list::<i64>().value_length(row))),
+        number if number.is_integer() => {
+            let numbers = cast(values, &DataType::Int64).map_err(Error::arrow)?.as_primitive::<Int64Type>().clone();
+            Box::new(move |row| numbers.is_valid(row).then(|| numbers.value(row)))
         }
+        other => return Err(column.error(format!("it is {other}; packs are filled from lists of numbers"))),
     };
-    let counted = |lengths: &dyn Fn(usize) -> Option<i64>| {
-        let of_row = |row: usize| {
-            let length = if values.is_null(row) { Some(0) } else { lengths(row) };
-            let fits = length.and_then(|length| u32::try_from(length).ok());
-            fits.ok_or_else(|| {
-                rows.error(row, &length.unwrap_or(-1).to_string(), "lengths are numbers from 0 to 2^32 - 1")
-            })
-        };
-        (0..values.len()).map(of_row).collect::<Result<Vec<u32>>>()
+    let of_row = |row: usize| {
+        let length = if values.is_null(row) { Some(0) } else { length(row) };
+        let shown = || length.map_or_else(|| "a number beyond 2^63".into(), |length| length.to_string());
+        let fits = length.and_then(|length| u32::try_from(length).ok());
+        fits.ok_or_else(|| rows.error(row, &shown(), "lengths are numbers from 0 to 2^32 - 1"))
     };
-    if values.data_type().is_integer() {
-        let numbers: ArrayRef = cast(values, &DataType::Int64).map_err(Error::arrow)?;
-        let numbers = numbers.as_primitive::<Int64Type>();
-        return counted(&|row| (!numbers.is_null(row)).then(|| numbers.value(row)));
-    }
-    match values.data_type() {
-        DataType::List(_) | DataType::LargeList(_) => counted(&length),
-        other => Err(column.error(format!("it is {other}; packs are filled from lists of numbers"))),
-    }
+    (0..values.len()).map(of_row).collect()
 }
