@@ -13,9 +13,7 @@ def column_name(option: str, name: object) -> str:
     Raises:
         InvalidRequestError: The value of the option is no text.
     """
-    if not isinstance(name, str):
-        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of a column")
-    return name
+    return _text(option, name, "a column")
 
 
 def quoted_table(option: str, name: object) -> str:
@@ -60,6 +58,10 @@ def quoted(name: str) -> str:
 
 
 def _checked(option: str, name: object, kind: str) -> str:
+    return quoted(_text(option, name, kind))
+
+
+def _text(option: str, name: object, kind: str) -> str:
     if not isinstance(name, str):
         raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of {kind}")
-    return quoted(name)
+    return name
