@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 /// Families of libraries, and the members that may depend on them. A family is a crate and all crates whose names begin
 /// with its name and a hyphen. Dependencies of tests alone do not count.
 const LIBRARIES: [(&str, &[&str]); 14] = [
-    ("lance", &["stoker-text", "stoker-lake"]),
+    ("lance", &["stoker-text", "stoker-pages", "stoker-lake"]),
     ("object_store", &["stoker-store", "stoker-lake"]),
     ("datafusion", &["stoker-functions", "stoker-lake", "stoker-catalog", "stoker-sql"]),
     ("sqlparser", &["stoker-dialect"]),

@@ -18,13 +18,13 @@ use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use stoker_columns::kind_of;
+use stoker_pages::{have_rows, misplaced};
 use stoker_store::sectors::is_checked_name;
 use stoker_types::to_usize;
 
 use crate::caught::caught;
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::decode_error;
-use crate::layout::{have_rows, misplaced};
 use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
 use crate::row_id_set::fragment_id;
@@ -226,7 +226,7 @@ impl Table {
     }
 
     /// The error for a data file with damaged metadata.
-    fn footer_error(&self, file: &DataFile, reason: String) -> Error {
+    pub(crate) fn footer_error(&self, file: &DataFile, reason: String) -> Error {
         let attempted = format!("reading the footer of {} in table {}", file.path, self.snapshot());
         Error::DataCorrupt { attempted, reason }
     }

@@ -26,6 +26,7 @@ use crate::error::interpret;
 use crate::footer::Checked;
 use crate::holds::Holds;
 use crate::lance_stores::{checked_registry, wrapper};
+use crate::lists::ListCache;
 use crate::newest::{Found, NewestTables};
 use crate::objects::FOLDER;
 use crate::probes::MeasuredIndexes;
@@ -63,6 +64,7 @@ pub(crate) struct LakeInner {
     pub breaker: Arc<Breaker>,
     pub base: Path,
     pub dense: DenseCache,
+    pub lists: ListCache,
     pub checksums: ChecksumCache,
     pub checked: Checked,
     pub atomic_create: AtomicCreate,
@@ -142,6 +144,7 @@ impl LakeStore {
             breaker,
             base,
             dense,
+            lists: ListCache::default(),
             checksums,
             checked,
             atomic_create: AtomicCreate::new(interpret),

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
-use arrow_schema::Schema as ArrowSchema;
+use arrow_schema::{ArrowError, Schema as ArrowSchema};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_record_batch;
 use futures::FutureExt;
+use futures::future::{try_join, try_join_all};
 use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
+use stoker_types::to_usize;
 
 use crate::caught::caught;
 use crate::damage::decode_error;
+use crate::lists::ListColumn;
 use crate::precheck::Checked;
 use crate::row_id_set::row_offset;
 use crate::{Error, Result, Table};
@@ -43,17 +46,68 @@ impl Table {
         self.refuse_blobs(columns.iter().map(String::as_str))?;
         let (sorted, places) = sorted(row_addrs);
         self.check_addresses(&sorted)?;
-        let attempted = || format!("reading {} rows of {} ({})", row_addrs.len(), self.snapshot(), columns.join(", "));
-        let arrow = |source| Error::storage(attempted(), source);
+        let places = places.as_deref();
         if let Err(error) = self.check_take(columns, &sorted).await {
-            return Err(self.check_error(attempted(), error).await);
+            return Err(self.check_error(self.taking(columns, row_addrs.len()), error).await);
         }
-        let taken = match caught(self.take_sorted(columns, sorted.clone())).await {
+        let mut lists: Vec<(String, Arc<ListColumn>)> = Vec::new();
+        let mut others = Vec::new();
+        for column in columns {
+            match self.list_column(column).boxed().await? {
+                Some(found) => lists.push((column.clone(), found)),
+                None => others.push(column.clone()),
+            }
+        }
+        if lists.is_empty() {
+            return self.take_decoded(columns, &sorted, places, row_addrs.len()).boxed().await;
+        }
+        let decoding = async {
+            if others.is_empty() {
+                return self.refuse_deleted(&sorted).await.map(|()| None);
+            }
+            self.take_decoded(&others, &sorted, places, row_addrs.len()).await.map(Some)
+        };
+        let mut reading = Vec::with_capacity(lists.len());
+        for (column, lists) in &lists {
+            reading.push(self.take_lists(column, lists, &sorted, places).boxed());
+        }
+        let (decoded, read) = try_join(decoding.boxed(), try_join_all(reading)).await?;
+        if let Some(stats) = self.stats() {
+            read.iter().for_each(|array| stats.add_bytes(array.get_array_memory_size()));
+        }
+        let schema = self.schema();
+        let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
+        for column in columns {
+            let list = lists.iter().position(|(name, _)| name == column).and_then(|index| read.get(index));
+            let field = match (list, &decoded) {
+                (None, Some(decoded)) => decoded.schema().field_with_name(column).cloned(),
+                _ => schema.field_with_name(column).cloned(),
+            };
+            let array = list.or_else(|| decoded.as_ref()?.column_by_name(column));
+            fields.push(field.map_err(|source| self.take_error(columns, row_addrs.len(), source))?);
+            arrays.extend(array.cloned());
+        }
+        RecordBatch::try_new(Arc::new(ArrowSchema::new(fields)), arrays)
+            .map_err(|source| self.take_error(columns, row_addrs.len(), source))
+    }
+
+    /// Reads the rows at `sorted` addresses through Lance's decoder. The result has `num_rows` rows: each is the row with
+    /// the number in `places` among those, or all of those in their order.
+    async fn take_decoded(
+        &self,
+        columns: &[String],
+        sorted: &[u64],
+        places: Option<&[u64]>,
+        num_rows: usize,
+    ) -> Result<RecordBatch> {
+        let attempted = || self.taking(columns, num_rows);
+        let arrow = |source| self.take_error(columns, num_rows, source);
+        let taken = match caught(self.take_sorted(columns, sorted.to_vec())).await {
             Ok(taken) => taken,
             Err(source) => return Err(self.read_error(attempted(), source).await),
         };
         if taken.num_rows() != sorted.len() {
-            return Err(self.deleted(&sorted).await?);
+            return Err(self.deleted(sorted).await?);
         }
         if let Some(stats) = self.stats() {
             stats.add_bytes(taken.get_array_memory_size());
@@ -64,9 +118,18 @@ impl Table {
         let taken = taken.project(&wanted).map_err(arrow)?;
         let Some(places) = places else { return Ok(taken) };
         if columns.is_empty() {
-            return without_columns(row_addrs.len()).map_err(arrow);
+            return without_columns(num_rows).map_err(arrow);
         }
-        take_record_batch(&taken, &UInt64Array::from(places)).map_err(arrow)
+        take_record_batch(&taken, &UInt64Array::from(places.to_vec())).map_err(arrow)
+    }
+
+    /// Says what is attempted when rows are taken.
+    fn taking(&self, columns: &[String], num_rows: usize) -> String {
+        format!("reading {num_rows} rows of {} ({})", self.snapshot(), columns.join(", "))
+    }
+
+    fn take_error(&self, columns: &[String], num_rows: usize, source: ArrowError) -> Error {
+        Error::storage(self.taking(columns, num_rows), source)
     }
 
     /// Reads the rows at these addresses, as [`Table::take`] does. If damaged bytes prevent that, a binary search
@@ -169,17 +232,29 @@ impl Table {
 
     /// Returns the error that names a deleted row among these.
     async fn deleted(&self, sorted: &[u64]) -> Result<Error> {
-        let attempted = || format!("reading the deletions of {}", self.snapshot());
-        for fragment in self.dataset().get_fragments() {
-            let deletions = caught(fragment.get_deletion_vector()).await;
-            let Some(deletions) = deletions.map_err(|source| decode_error(attempted(), source))? else { continue };
-            let in_fragment = |addr: &&u64| (**addr >> 32) as usize == fragment.id();
-            if let Some(addr) = sorted.iter().filter(in_fragment).find(|addr| deletions.contains(row_offset(**addr))) {
-                return Ok(Error::NotFound { what: self.row_name(*addr), hint: "; it was deleted".into() });
-            }
+        if let Err(error) = self.refuse_deleted(sorted).await {
+            return Ok(error);
         }
         let attempted = format!("reading {} rows of {}", sorted.len(), self.snapshot());
         Ok(Error::DataCorrupt { attempted, reason: "its files hold fewer rows than the manifest says".into() })
+    }
+
+    /// Checks that none of these rows is deleted.
+    async fn refuse_deleted(&self, sorted: &[u64]) -> Result<()> {
+        let attempted = || format!("reading the deletions of {}", self.snapshot());
+        if self.dataset().fragments().iter().all(|fragment| fragment.deletion_file.is_none()) {
+            return Ok(());
+        }
+        for of_fragment in sorted.chunk_by(|one, next| one >> 32 == next >> 32) {
+            let Some(id) = of_fragment.first().map(|addr| to_usize(addr >> 32)) else { continue };
+            let Some(fragment) = self.dataset().get_fragment(id) else { continue };
+            let deletions = caught(fragment.get_deletion_vector()).await;
+            let Some(deletions) = deletions.map_err(|source| decode_error(attempted(), source))? else { continue };
+            if let Some(addr) = of_fragment.iter().find(|addr| deletions.contains(row_offset(**addr))) {
+                return Err(Error::NotFound { what: self.row_name(*addr), hint: "; it was deleted".into() });
+            }
+        }
+        Ok(())
     }
 
     /// Names a row in messages.
@@ -214,7 +289,7 @@ fn sorted(row_addrs: &[u64]) -> (Vec<u64>, Option<Vec<u64>>) {
     (sorted, Some(places))
 }
 
-fn without_columns(num_rows: usize) -> Result<RecordBatch, arrow_schema::ArrowError> {
+fn without_columns(num_rows: usize) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
     RecordBatch::try_new_with_options(Arc::new(ArrowSchema::empty()), Vec::new(), &options)
 }

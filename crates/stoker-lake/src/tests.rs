@@ -11,6 +11,7 @@ mod indexes;
 mod layout;
 mod light_damage;
 mod lineage;
+mod lists;
 mod objects;
 mod reading;
 mod texts;

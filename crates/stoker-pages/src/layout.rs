@@ -33,7 +33,7 @@ enum Gaps {
 type Part = (u64, u64);
 
 /// Describes what is wrong with the offsets of the parts of a file. `None` when nothing is.
-pub(crate) fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
+pub fn misplaced(metadata: &CachedFileMetadata) -> Option<String> {
     // Lance computes `num_data_bytes` as the offset of the column metadata minus `num_global_buffer_bytes`, which may
     // wrap around. The sum of both is that offset again.
     let end = metadata.num_data_bytes.wrapping_add(metadata.num_global_buffer_bytes);
@@ -76,7 +76,7 @@ fn flaw(pages: Vec<Part>, globals: Vec<Part>, end: u64, gaps: Gaps) -> Option<St
 }
 
 /// Whether the pages together have `num_rows` rows.
-pub(crate) fn have_rows(pages: &[PageInfo], num_rows: u64) -> bool {
+pub fn have_rows(pages: &[PageInfo], num_rows: u64) -> bool {
     let sum = pages.iter().try_fold(0u64, |sum, page| sum.checked_add(page.num_rows));
     sum == Some(num_rows)
 }

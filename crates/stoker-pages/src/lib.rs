@@ -1,0 +1,40 @@
+//! Reads what Lance's data files say about their pages, and decodes pages of lists of numbers.
+//!
+//! ```text
+//! PageInfo ──ListPage::try_new──► ListPage ──index_ranges──► I/O ──chunk_index──► ListChunks
+//!                                                                                     │ chunks_of, byte_range
+//!                     lists ◄──gather_lists── PageRows: rows, bytes of chunks ◄── I/O ◄┘
+//! ```
+//!
+//! Lance stores a list of numbers in chunks of about 1,024 numbers ("mini-blocks"), each with the compressed numbers and
+//! with levels that say where rows begin. Its decoder joins the levels of many chunks, takes them apart number by number,
+//! and copies the numbers twice. [`gather_lists`] decodes the levels of one chunk at a time to runs of numbers, and copies
+//! the runs of the wanted rows to where they belong in the result, in any order. The numbers of a chunk are decompressed
+//! by Lance's own functions, so that all of its compressions are read.
+//!
+//! [`misplaced`] checks the offsets of all pages of a file.
+//!
+//! This crate does no I/O.
+
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
+mod chunk_levels;
+mod error;
+mod layout;
+mod list_chunks;
+mod list_page;
+mod lists;
+
+pub use error::{BadPage, Unsupported};
+pub use layout::{have_rows, misplaced};
+pub use list_chunks::ListChunks;
+pub use list_page::ListPage;
+pub use lists::{PageRows, gather_lists};
+
+#[cfg(test)]
+mod tests;
+
+/// Measures the memory that the targets of `tests/fuzz.rs` hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;
