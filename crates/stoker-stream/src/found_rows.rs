@@ -96,9 +96,19 @@ impl SourceRows {
         }
     }
 
-    /// Returns the columns at each position, from those of `rows`.
+    /// Returns the addresses whose rows are read: those at each position, or of each document of packs once.
+    pub fn addrs_to_read(&self) -> Cow<'_, [Vec<u64>]> {
+        if self.packs.is_some() { self.rows.addrs.as_slice().into() } else { self.addrs() }
+    }
+
+    /// Returns arrays of `rows` as arrays of the rows that are read.
+    pub fn arrays_at_positions(&self, arrays: Vec<Option<ArrayRef>>) -> Result<Vec<Option<ArrayRef>>> {
+        if self.packs.is_some() { Ok(arrays) } else { at_places(arrays, &self.places) }
+    }
+
+    /// Returns the columns at each position, from those that were read.
     pub fn arrays(&self, source: &SourcePlan, read: Vec<Option<ArrayRef>>) -> Result<Vec<Option<ArrayRef>>> {
-        let Some(packs) = &self.packs else { return at_places(read, &self.places) };
+        let Some(packs) = &self.packs else { return Ok(read) };
         let missing = || Error::Internal { reason: "packs of a query that is not packed".into() };
         source.epoch.packed_columns().ok_or_else(missing)?.arrays(source, self.packed(packs), &read)
     }

@@ -8,8 +8,8 @@ use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use stoker_chunks::{ChunkScan, verify_values, with_retries};
 use stoker_lake::{SoundRows, Table};
-use stoker_sql::ResolvedRows;
 
+use crate::found_rows::SourceRows;
 use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
 use crate::unit_clock::UnitClock;
@@ -18,20 +18,19 @@ use crate::{Error, Result};
 /// The bad rows by table and address, with what is wrong with them.
 pub(crate) type Bad = HashMap<(usize, u64), String>;
 
-/// Reads the light columns of rows. Returns one array for each column that is not dense, with a value for each row, and
-/// the rows that are bad. `ordinals` are those of the rows, in their order; `is_first` says whether the rows are those of
-/// a first batch.
+/// Reads the light columns of rows. Returns one array for each column that is not dense, with a value for each position,
+/// or for each document of packs once, and the rows that are bad. `is_first` says whether the rows are those of a first
+/// batch.
 pub(crate) async fn read_light(
     source: &SourcePlan,
     scan: &ChunkScan,
     clock: &UnitClock,
-    rows: &ResolvedRows,
-    ordinals: &[u64],
+    found: &SourceRows,
     is_first: bool,
 ) -> Result<(Vec<Option<ArrayRef>>, Bad)> {
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; source.columns.len()];
     let mut bad = Bad::new();
-    let kept = source.light.read(source, scan, clock, ordinals, is_first).await?;
+    let kept = source.light.read(source, scan, clock, &found.unique_ordinals(), is_first).await?;
     let has_kept = kept.is_some();
     kept.into_iter().flatten().for_each(|(column, array)| arrays[column] = Some(array));
     let mut others = Vec::new();
@@ -39,13 +38,15 @@ pub(crate) async fn read_light(
         match column {
             ColumnPlan::Dense { .. } | ColumnPlan::Packed => {}
             ColumnPlan::RowSet { index: place } => {
-                arrays[index] = Some(rows.columns[*place].clone());
+                arrays[index] = Some(found.rows.columns[*place].clone());
             }
             ColumnPlan::Table { .. } if has_kept && source.light.has(index) => {}
             ColumnPlan::Table { .. } => others.push(index),
         }
     }
-    let read = read_tables(source, scan, clock, &others, &rows.addrs, &mut bad).await?;
+    // Tables return rows in any order, so that no second copy puts them where they belong.
+    let mut arrays = found.arrays_at_positions(arrays)?;
+    let read = read_tables(source, scan, clock, &others, &found.addrs_to_read(), &mut bad).await?;
     others.into_iter().zip(read).for_each(|(column, array)| arrays[column] = Some(array));
     Ok((arrays, bad))
 }

@@ -194,7 +194,7 @@ impl Reader<'_> {
     /// Reads the light columns of rows of a source.
     pub async fn read_light(self, source: &SourcePlan, found: &SourceRows) -> Result<(Vec<Option<ArrayRef>>, Damaged)> {
         let Self { scan, clock, is_first, .. } = self;
-        read_light(source, scan, clock, &found.rows, &found.unique_ordinals(), is_first).await
+        read_light(source, scan, clock, found, is_first).await
     }
 
     /// Reads rows of one source.
