@@ -37,7 +37,7 @@ impl DecodeRequest {
 fn decoder(py: Python<'_>, kind: &str, options: &Bound<'_, PyAny>) -> PyResult<ColumnDecoder> {
     match kind {
         "image" => Ok(ColumnDecoder::Image(options.extract::<TransformRequest>()?.to_options(py)?)),
-        "audio" => Ok(ColumnDecoder::Audio(options.extract::<AudioRequest>()?.to_clip())),
+        "audio" => Ok(ColumnDecoder::Audio(options.extract::<AudioRequest>()?.to_options())),
         "video" => Ok(ColumnDecoder::Video(options.extract::<VideoRequest>()?.to_options(py)?)),
         "text" => Ok(ColumnDecoder::Text(options.cast::<TextTokenizer>()?.get().0.clone())),
         "function" => {

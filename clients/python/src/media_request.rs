@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use stoker_audio::{AUDIO_BYTES_MAX, AudioClip};
 use stoker_decode::{Interpolation, Orientation};
-use stoker_session::VideoOptions;
+use stoker_session::{AudioOptions, VideoOptions};
 use stoker_types::ErrorKind;
 use stoker_video::{Layout, PIXELS_MAX, VideoClip};
 
@@ -24,12 +24,13 @@ pub(crate) struct AudioRequest {
     start_column: String,
     channels: u16,
     bytes_max: Option<u64>,
+    libraries: Vec<PathBuf>,
 }
 
 impl AudioRequest {
-    /// Converts the request to a clip, which is not validated.
-    pub(crate) fn to_clip(&self) -> AudioClip {
-        AudioClip {
+    /// Converts the request to options, which are not validated.
+    pub(crate) fn to_options(&self) -> AudioOptions {
+        let clip = AudioClip {
             start: match self.start.as_str() {
                 "random" => stoker_audio::Start::Random,
                 "column" => stoker_audio::Start::Column(self.start_column.clone()),
@@ -38,7 +39,8 @@ impl AudioRequest {
             channels: self.channels,
             bytes_max: self.bytes_max.unwrap_or(AUDIO_BYTES_MAX),
             ..AudioClip::new(self.sample_rate, self.seconds)
-        }
+        };
+        AudioOptions { clip, libraries: self.libraries.clone() }
     }
 }
 

@@ -22,9 +22,9 @@ class AudioClip:
     """A part of each sound of a column; see ``decode`` of :meth:`Query.stream`.
 
     The array is float32 of shape ``(channels, samples)``.
-    Reads WAV, FLAC, MP3, Ogg Vorbis, and AAC, ALAC, FLAC and MP3 in MP4 and Matroska. Full scale is -1 to 1. A sound
-    that ends before the clip does is followed by zeros; batches say under ``<column>_length`` how many samples are
-    sound.
+    Reads WAV, FLAC, MP3, Ogg Vorbis, AAC, ALAC, FLAC and MP3 in MP4 and Matroska, and Opus in Ogg, Matroska, WebM and
+    MP4. Opus needs libavcodec, see :class:`VideoClip`. Full scale is -1 to 1. A sound that ends before the clip does is
+    followed by zeros; batches say under ``<column>_length`` how many samples are sound.
 
     Attributes:
         sample_rate: The sample rate of the array in Hz; sounds with another rate are resampled.
@@ -68,6 +68,7 @@ class AudioClip:
             "start_column": column,
             "channels": 1 if self.mono else whole("channels", self.channels, 1, 2**16 - 1),
             "bytes_max": whole_or_none("audio_bytes_max", self.audio_bytes_max, 1),
+            "libraries": _libav(),
         }
 
 
@@ -143,8 +144,13 @@ class VideoClip:
             "interpolation": self.interpolation,
             "apply_orientation": bool(self.apply_orientation),
             "pixels_max": whole_or_none("pixels_max", self.pixels_max, 1),
-            "libraries": libraries("STOKER_LIBAV", "av", ("av.libs",)),
+            "libraries": _libav(),
         }
+
+
+def _libav() -> list[str]:
+    """Returns the files and folders in which libavcodec may be."""
+    return libraries("STOKER_LIBAV", "av", ("av.libs",))
 
 
 def _start(start: object, clip: str, others: Sequence[str] = ()) -> tuple[str, float, str]:

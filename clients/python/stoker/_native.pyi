@@ -82,6 +82,7 @@ class AudioRequest(TypedDict):
     start_column: str
     channels: int
     bytes_max: int | None
+    libraries: Sequence[str]
 
 class VideoRequest(TypedDict):
     frames: int

@@ -6,23 +6,15 @@ use symphonia::core::errors::Error;
 
 use crate::{BadSound, vorbis_setup};
 
-/// What is said about Opus.
-pub(crate) const OPUS: &str =
-    "the file has Opus, which is not supported: this build has no decoder for it (libavcodec)";
-
 /// Makes the decoder of a track.
 ///
 /// # Errors
 /// [`BadSound`] for damaged parameters, and for codecs that are not supported, which are named.
 pub(crate) fn open(params: &AudioCodecParameters) -> Result<Box<dyn AudioDecoder>, BadSound> {
-    match params.codec {
-        codecs::CODEC_ID_OPUS => return Err(BadSound::new(OPUS)),
-        codecs::CODEC_ID_VORBIS => {
-            let channels = params.channels.as_ref().map_or(0, |channels| channels.count());
-            vorbis_setup::check_channels(channels)?;
-            vorbis_setup::check(params.extra_data.as_deref().unwrap_or_default())?;
-        }
-        _ => {}
+    if params.codec == codecs::CODEC_ID_VORBIS {
+        let channels = params.channels.as_ref().map_or(0, |channels| channels.count());
+        vorbis_setup::check_channels(channels)?;
+        vorbis_setup::check(params.extra_data.as_deref().unwrap_or_default())?;
     }
     let options = AudioDecoderOptions::default();
     match symphonia::default::get_codecs().make_audio_decoder(params, &options) {

@@ -27,13 +27,15 @@ impl AudioClip {
     /// instructions.
     ///
     /// The tensor's sample `k` is the sound at `start + k / sample_rate`. A clip has the same samples as a longer clip
-    /// of the same file at its place, bit by bit, except where a codec has noise of its own (AAC).
+    /// of the same file at its place, bit by bit, except where a codec has noise of its own (AAC), or never forgets its past
+    /// as a whole (Opus, about 1e-6).
     ///
     /// Only the part of the file that the clip needs is decoded, and at most [`AudioClip::bytes_max`] bytes of samples
-    /// are held. Matroska files, and MP4 files whose time scale is not the sample rate, are decoded from their beginning.
+    /// are held. Matroska files, and MP4 files whose time scale is not the sample rate, are decoded from their beginning,
+    /// except those with Opus. Opus needs libavcodec, from [`Scratch::libav`].
     ///
     /// # Errors
-    /// [`BadSound`] for files of unknown formats and codecs, for damage that decoders report inside the clip, for clips
+    /// A fatal [`BadSound`] if libavcodec is missing. [`BadSound`] for files of unknown formats and codecs, for damage that decoders report inside the clip, for clips
     /// that start after the end of the sound, and for files with other channels than the clip. Missing samples at the
     /// end of a file are no error where the format allows to leave them out: WAV, MP3, Ogg.
     pub fn decode(
@@ -61,7 +63,7 @@ impl AudioClip {
             let (expected, found) = (self.row_bytes(), out.len());
             return Err(BadSound::new(format!("the clip has {expected} bytes, and its place {found}")));
         }
-        let mut sound = Sound::open(file)?;
+        let mut sound = Sound::open(file, &scratch.libav)?;
         let channels = sound.header.channels;
         let mix = self.mix(channels)?;
         let num_planes = if mix == Mix::Mean { 1 } else { usize::from(channels) };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use stoker_libav::DecodeError;
 use stoker_types::{ErrorKind, HasKind};
 use symphonia::core::errors;
 
@@ -13,11 +14,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct BadSound {
     /// What is wrong with the file, as text for users.
     pub reason: String,
+    /// Whether a library is missing, which says nothing about the file.
+    pub is_fatal: bool,
 }
 
 impl BadSound {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), is_fatal: false }
+    }
+
+    pub(crate) fn fatal(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_fatal: true }
     }
 }
 
@@ -36,6 +43,12 @@ impl From<errors::Error> for BadSound {
             errors::Error::ResetRequired => Self::new("the tracks of the file change in the middle"),
             error => Self::new(error.to_string()),
         }
+    }
+}
+
+impl From<DecodeError> for BadSound {
+    fn from(error: DecodeError) -> Self {
+        Self::new(error.to_string())
     }
 }
 

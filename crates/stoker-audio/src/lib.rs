@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file's bytes ──Container──► Wav ──────────────────────┐
-//!                             Mp3, Vorbis, Stream ──────┴─► Planes ──Resampler──► tensor's bytes
+//!                             Mp3, Vorbis, Opus, Stream ┴─► Planes ──Resampler──► tensor's bytes
 //!                             (frames and pages of sound;   (samples of the clip's
 //!                              seek, decode, discard)        part, mixed down)
 //! ```
@@ -15,13 +15,15 @@
 //! | WAV, RF64 | PCM of 8 to 32 bits, float, A-law, µ-law | its bytes are read |
 //! | FLAC | FLAC | binary search |
 //! | MP3 | layer III | all frame headers are read |
-//! | Ogg | Vorbis with one or two channels | all page headers are read |
+//! | Ogg | Vorbis with one or two channels, Opus | all page headers are read |
 //! | MP4, M4A, MOV | AAC-LC with one or two channels, ALAC, FLAC, MP3, PCM | the table of samples |
 //! | Matroska, WebM | the same, Vorbis | decoding from the beginning |
+//! | MP4, Matroska, WebM | Opus | the lengths of all packets are read |
 //!
-//! Opus, ADPCM, HE-AAC and other codecs give an error that names them. A clip starts with as much sound before it as the codec
-//! needs to give the same samples as from the beginning. The delay of encoders is removed where the file tells it: by
-//! LAME's tag, by the granules of Ogg, by the edit list of MP4.
+//! Opus is decoded by libavcodec, which [`Scratch::libav`] gives. ADPCM, HE-AAC and other codecs give an error that
+//! names them. A clip starts with as much sound before it as the codec needs to give the same samples as from the
+//! beginning. The delay of encoders is removed where the file tells it: by LAME's tag, by the granules of Ogg, by the edit
+//! list of MP4, by the header of Opus.
 //!
 //! This crate starts no threads, does no I/O, and does not depend on SQL or gRPC.
 
@@ -34,6 +36,7 @@ mod container;
 mod decode;
 mod error;
 mod flac_header;
+mod libav_source;
 mod matroska_delay;
 mod memory_file;
 mod mp3;
@@ -41,6 +44,11 @@ mod mp4_edits;
 mod mpeg_frame;
 mod ogg_packets;
 mod ogg_pages;
+mod opus;
+mod opus_decoder;
+mod opus_head;
+mod opus_ogg;
+mod opus_track;
 mod planes;
 mod resample;
 mod scratch;
@@ -54,6 +62,7 @@ mod xing_tag;
 pub use clip::{AUDIO_BYTES_MAX, AudioClip, CHANNELS_MAX, SAMPLE_RATE_MAX, Start};
 pub use container::is_sound;
 pub use error::{BadSound, Error, Result};
+pub use libav_source::LibavSource;
 pub use scratch::Scratch;
 pub use sound::{Header, header};
 

@@ -1,10 +1,42 @@
 //! The packets of one stream of an Ogg file.
 
-use crate::BadSound;
 use crate::ogg_pages::{Page, pages};
+use crate::{BadSound, opus_head};
 
-/// The number of packets with which a Vorbis stream begins: identification, comments, setup.
-const NUM_HEADERS: usize = 3;
+/// A codec of sound in Ogg files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OggCodec {
+    /// "Vorbis I specification", appendix A.
+    Vorbis,
+    /// RFC 7845.
+    Opus,
+}
+
+impl OggCodec {
+    /// Returns the codec of a stream that begins with these bytes.
+    fn detect(first: &[u8]) -> Option<Self> {
+        match first {
+            _ if first.starts_with(b"\x01vorbis") => Some(Self::Vorbis),
+            _ if first.starts_with(opus_head::MAGIC) => Some(Self::Opus),
+            _ => None,
+        }
+    }
+
+    /// The number of packets with which a stream begins: identification, comments, and the setup of Vorbis.
+    fn num_headers(self) -> usize {
+        match self {
+            Self::Vorbis => 3,
+            Self::Opus => 2,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Vorbis => "Vorbis",
+            Self::Opus => "Opus",
+        }
+    }
+}
 
 /// A page of the stream with sound.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +47,10 @@ pub(crate) struct PageEntry {
     pub granule: Option<i64>,
 }
 
-/// The pages of the first Vorbis stream of a file.
+/// The pages of the first stream of sound of a file.
 pub(crate) struct Stream<'a> {
     file: &'a [u8],
+    pub codec: OggCodec,
     /// The pages after the headers.
     pub pages: Vec<PageEntry>,
 }
@@ -26,49 +59,67 @@ impl<'a> Stream<'a> {
     /// Finds the pages. Also returns the header packets.
     ///
     /// # Errors
-    /// [`BadSound`] for damaged headers, for several streams one after the other, and for files without Vorbis.
-    pub fn open(file: &'a [u8]) -> Result<(Self, [Vec<u8>; NUM_HEADERS]), BadSound> {
-        let mut headers: [Vec<u8>; NUM_HEADERS] = Default::default();
-        let (mut num_headers, mut serial, mut other) = (0, None, None);
-        let mut found = Vec::new();
+    /// [`BadSound`] for damaged headers, for several streams one after the other, and for files without Vorbis and Opus.
+    pub fn open(file: &'a [u8]) -> Result<(Self, Vec<Vec<u8>>), BadSound> {
+        let mut headers = vec![Vec::new()];
+        let mut stream: Option<(u32, Self)> = None;
+        let mut other = None;
         for (offset, page) in pages(file) {
-            let first = page.parts().next().map_or(&[][..], |(part, _)| part);
             if page.is_first {
-                let is_vorbis = first.starts_with(b"\x01vorbis");
-                match serial {
-                    None if is_vorbis => serial = Some(page.serial),
-                    Some(_) if is_vorbis && !found.is_empty() => {
+                let first = page.parts().next().map_or(&[][..], |(part, _)| part);
+                match (&stream, OggCodec::detect(first)) {
+                    (None, Some(codec)) => stream = Some((page.serial, Self { file, codec, pages: Vec::new() })),
+                    (Some((_, stream)), Some(_)) if !stream.pages.is_empty() => {
                         return Err(BadSound::new("the Ogg file has several streams one after the other"));
                     }
                     _ => other = other.or(Some(codec_name(first))),
                 }
             }
-            if serial != Some(page.serial) {
-                continue;
-            }
-            if num_headers == NUM_HEADERS {
-                found.push(PageEntry { offset, granule: page.granule });
+            let Some((_, stream)) = stream.as_mut().filter(|(serial, _)| *serial == page.serial) else { continue };
+            let num_headers = stream.codec.num_headers();
+            if headers.len() > num_headers {
+                stream.pages.push(PageEntry { offset, granule: page.granule });
                 continue;
             }
             page.check()?;
             for (part, is_end) in page.parts() {
-                let Some(header) = headers.get_mut(num_headers) else {
-                    return Err(BadSound::new("the Vorbis stream has sound on the page of its headers"));
-                };
-                header.extend_from_slice(part);
-                num_headers += usize::from(is_end);
+                if headers.len() > num_headers {
+                    let name = stream.codec.name();
+                    return Err(BadSound::new(format!("the {name} stream has sound on the page of its headers")));
+                }
+                headers.last_mut().into_iter().for_each(|header| header.extend_from_slice(part));
+                if is_end {
+                    headers.push(Vec::new());
+                }
             }
         }
-        match (serial, other) {
-            (Some(_), _) if num_headers == NUM_HEADERS => Ok((Self { file, pages: found }, headers)),
-            (Some(_), _) => Err(BadSound::new("the Ogg file ends before the headers of its Vorbis stream do")),
+        match (stream, other) {
+            (Some((_, stream)), _) => match headers.len() > stream.codec.num_headers() {
+                true => {
+                    headers.pop();
+                    Ok((stream, headers))
+                }
+                false => {
+                    let name = stream.codec.name();
+                    Err(BadSound::new(format!("the Ogg file ends before the headers of its {name} stream do")))
+                }
+            },
             (None, Some(codec)) => Err(BadSound::new(codec)),
             (None, None) => Err(BadSound::new("the Ogg file has no pages")),
         }
     }
 
+    /// Returns a page from which on the last packet that ends on the page `anchor` is read as a whole: it begins there, or
+    /// after the end of a packet there. `None` stands for the first page.
+    pub fn page_before_end(&self, anchor: usize) -> Option<usize> {
+        match self.begins_packet_that_ends(anchor) {
+            true => Some(anchor),
+            false => self.pages.get(..anchor)?.iter().rposition(|page| page.granule.is_some()),
+        }
+    }
+
     /// Tells whether the last packet that ends on a page also begins there.
-    pub fn begins_packet_that_ends(&self, page: usize) -> bool {
+    fn begins_packet_that_ends(&self, page: usize) -> bool {
         let bytes = self.pages.get(page).and_then(|entry| self.file.get(entry.offset..));
         bytes.and_then(Page::parse).is_some_and(|page| {
             let num_ends = page.segments.iter().filter(|segment| **segment < 255).count();
@@ -77,10 +128,9 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Returns what is said about an Ogg stream that is not Vorbis, by its first bytes.
+/// Returns what is said about an Ogg stream of another codec, by its first bytes.
 fn codec_name(first: &[u8]) -> String {
     let name = match first {
-        _ if first.starts_with(b"OpusHead") => return crate::codec::OPUS.to_string(),
         _ if first.starts_with(b"Speex   ") => "Speex",
         _ if first.starts_with(b"\x7fFLAC") => "FLAC inside Ogg",
         _ if first.starts_with(b"\x80theora") => "Theora and no sound",

@@ -102,7 +102,7 @@ pub(crate) fn pages(file: &[u8]) -> impl Iterator<Item = (usize, Page<'_>)> {
 }
 
 /// Continues a checksum with more bytes (RFC 3533, section 6: no reflection, no inversion).
-fn checksum(crc: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, byte| {
         let index = (crc >> 24) ^ u32::from(*byte);
         crc << 8 ^ TABLE.get(index as usize & 0xFF).copied().unwrap_or(0)

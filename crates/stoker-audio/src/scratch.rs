@@ -1,8 +1,8 @@
 //! Buffers that are reused from file to file.
 
-use crate::BadSound;
 use crate::planes::Planes;
 use crate::resample::{Conversion, Resampler};
+use crate::{BadSound, LibavSource};
 
 /// The size in bytes from which a buffer is freed after use, so that a large file does not hold its memory forever.
 const KEPT_BYTES: u64 = 32 << 20;
@@ -13,6 +13,8 @@ const RESAMPLERS_MAX: usize = 4;
 /// The buffers of one thread.
 #[derive(Default)]
 pub struct Scratch {
+    /// Where libavcodec comes from, which files with Opus need.
+    pub libav: LibavSource,
     pub(crate) planes: Planes,
     /// The last used one is last.
     resamplers: Vec<Resampler>,

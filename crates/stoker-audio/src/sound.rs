@@ -4,16 +4,24 @@ use std::ops::Range;
 
 use stoker_types::catch_panic;
 
-use crate::BadSound;
+use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
+
 use crate::blocks::{self, Blocks};
 use crate::clip::SAMPLE_RATE_MAX;
 use crate::codec;
 use crate::container::Container;
 use crate::mp3::Mp3;
+use crate::ogg_packets::{self, OggCodec};
+use crate::opus::{Opus, OpusPackets};
+use crate::opus_decoder::OpusDecoder;
+use crate::opus_head::{OPUS_RATE, OpusHead};
+use crate::opus_ogg::OggPackets;
+use crate::opus_track::{OpusSpan, TrackPackets};
 use crate::planes::Planes;
-use crate::stream::{self, Stream};
+use crate::stream::{self, SoundTrack, Stream};
 use crate::vorbis::Vorbis;
 use crate::wav::Wav;
+use crate::{BadSound, LibavSource};
 
 /// The content of a sound file's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,19 +31,19 @@ pub struct Header {
     /// The number of channels.
     pub channels: u16,
     /// The number of samples of each channel, without the delay and the padding of encoders. `None` if only decoding
-    /// tells it. Exact for WAV, MP3 and Ogg; other files may have fewer samples than their header tells.
+    /// tells it. Exact for WAV, MP3, Ogg and Opus; other files may have fewer samples than their header tells.
     pub num_frames: Option<u64>,
     /// The name of the codec, such as `flac`.
     pub codec: String,
 }
 
-/// Reads the headers of a sound file. The samples are not decoded; MP3 and Ogg files are searched for all their frames
-/// and pages.
+/// Reads the headers of a sound file. The samples are not decoded; MP3, Ogg and Opus files are searched for all their
+/// frames, pages and packets.
 ///
 /// # Errors
 /// [`BadSound`] for damaged files, other files, and codecs that are not supported.
 pub fn header(file: &[u8]) -> Result<Header, BadSound> {
-    catch_panic(|| Ok(Sound::open(file)?.header), BadSound::new)
+    catch_panic(|| Ok(Sound::open(file, &LibavSource::default())?.header), BadSound::new)
 }
 
 /// A sound file whose headers were read.
@@ -54,7 +62,7 @@ impl<'a> Sound<'a> {
     ///
     /// # Errors
     /// [`BadSound`] for damaged files, other files, and codecs that are not supported.
-    pub fn open(file: &'a [u8]) -> Result<Self, BadSound> {
+    pub fn open(file: &'a [u8], libav: &LibavSource) -> Result<Self, BadSound> {
         let opened = match Container::detect(file)? {
             Container::Wav => {
                 let wav = Wav::open(file)?;
@@ -62,16 +70,10 @@ impl<'a> Sound<'a> {
                 let header = Header { sample_rate, channels, num_frames, codec: wav.encoding.name().to_string() };
                 Self { header, source: Source::Pcm(wav) }
             }
-            Container::Flac(offset) => Self::of_stream(Stream::open(file, stream::Container::Flac(offset))?),
-            Container::Mp4 => Self::of_stream(Stream::open(file, stream::Container::Mp4)?),
-            Container::Matroska => Self::of_stream(Stream::open(file, stream::Container::Matroska)?),
-            Container::Ogg => {
-                let mut vorbis = Vorbis::open(file)?;
-                let num_frames = Some(vorbis.count()?);
-                let (sample_rate, channels) = (vorbis.sample_rate, vorbis.num_channels);
-                let header = Header { sample_rate, channels, num_frames, codec: "vorbis".to_string() };
-                Self { header, source: Source::Blocks(Box::new(vorbis)) }
-            }
+            Container::Flac(offset) => Self::of_track(file, stream::Container::Flac(offset), libav)?,
+            Container::Mp4 => Self::of_track(file, stream::Container::Mp4, libav)?,
+            Container::Matroska => Self::of_track(file, stream::Container::Matroska, libav)?,
+            Container::Ogg => Self::of_ogg(file, libav)?,
             Container::Mpeg(offset) => {
                 let mut mp3 = Mp3::open(file, offset)?;
                 let num_frames = Some(mp3.count()?);
@@ -94,10 +96,43 @@ impl<'a> Sound<'a> {
         Ok(opened)
     }
 
-    fn of_stream(stream: Stream<'a>) -> Self {
+    fn of_track(file: &'a [u8], container: stream::Container, libav: &LibavSource) -> Result<Self, BadSound> {
+        let track = SoundTrack::open(file, container)?;
+        if track.params.codec == CODEC_ID_OPUS {
+            let (packets, OpusSpan { head, begin, end }) = TrackPackets::open(track)?;
+            return Ok(Self::of_opus(Box::new(packets), head, begin..end, libav));
+        }
+        let stream = Stream::open(track)?;
         let (sample_rate, channels, num_frames) = (stream.sample_rate, stream.num_channels, stream.num_samples);
-        let codec = codec::name(stream.codec_id);
-        Self { header: Header { sample_rate, channels, num_frames, codec }, source: Source::Blocks(Box::new(stream)) }
+        let header = Header { sample_rate, channels, num_frames, codec: codec::name(stream.codec_id) };
+        Ok(Self { header, source: Source::Blocks(Box::new(stream)) })
+    }
+
+    fn of_ogg(file: &'a [u8], libav: &LibavSource) -> Result<Self, BadSound> {
+        let (stream, headers) = ogg_packets::Stream::open(file)?;
+        match stream.codec {
+            OggCodec::Vorbis => {
+                let mut vorbis = Vorbis::open(stream, &headers)?;
+                let num_frames = Some(vorbis.count()?);
+                let (sample_rate, channels) = (vorbis.sample_rate, vorbis.num_channels);
+                let header = Header { sample_rate, channels, num_frames, codec: "vorbis".to_string() };
+                Ok(Self { header, source: Source::Blocks(Box::new(vorbis)) })
+            }
+            OggCodec::Opus => {
+                let (packets, head) = OggPackets::open(stream, &headers)?;
+                let span = head.pre_skip.into()..packets.end();
+                Ok(Self::of_opus(Box::new(packets), head, span, libav))
+            }
+        }
+    }
+
+    /// The sound of some packets that lies in a range of positions.
+    fn of_opus(packets: Box<dyn OpusPackets + 'a>, head: OpusHead, span: Range<i64>, libav: &LibavSource) -> Self {
+        let num_frames = Some(u64::try_from(span.end.saturating_sub(span.start)).unwrap_or(0));
+        let header =
+            Header { sample_rate: OPUS_RATE, channels: head.num_channels, num_frames, codec: "opus".to_string() };
+        let opus = Opus::new(packets, OpusDecoder::new(head, libav), span);
+        Self { header, source: Source::Blocks(Box::new(opus)) }
     }
 
     /// Returns the number of samples of each channel. If the headers do not tell it, packets are counted.

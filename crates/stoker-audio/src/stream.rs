@@ -1,8 +1,8 @@
 //! Files that symphonia's readers take apart: FLAC, MP4, Matroska.
 
-use symphonia::core::codecs::audio::{AudioCodecId, AudioDecoder};
+use symphonia::core::codecs::audio::{AudioCodecId, AudioCodecParameters, AudioDecoder};
 use symphonia::core::errors::Error;
-use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, TrackType};
+use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType};
 use symphonia::core::io::ReadBytes as _;
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
@@ -23,6 +23,30 @@ pub(crate) enum Container {
     Flac(usize),
     Mp4,
     Matroska,
+}
+
+/// A track of sound, and the reader of its packets.
+pub(crate) struct SoundTrack<'a> {
+    pub file: &'a [u8],
+    pub container: Container,
+    pub reader: Box<dyn FormatReader + 'a>,
+    pub track: Track,
+    pub params: AudioCodecParameters,
+}
+
+impl<'a> SoundTrack<'a> {
+    /// Reads the headers of a file.
+    ///
+    /// # Errors
+    /// [`BadSound`] for damaged files, and for files without sound.
+    pub fn open(file: &'a [u8], container: Container) -> Result<Self, BadSound> {
+        let reader = open_reader(file, container)?;
+        let track = reader.default_track(TrackType::Audio).cloned();
+        let params = track.as_ref().and_then(|track| track.codec_params.as_ref()?.audio()).cloned();
+        let (track, params) =
+            track.zip(params).ok_or_else(|| BadSound::new("the file has no track of sound with a known codec"))?;
+        Ok(Self { file, container, reader, track, params })
+    }
 }
 
 /// A file with a track of sound, and its decoder.
@@ -60,17 +84,13 @@ enum SamplePosition {
 }
 
 impl<'a> Stream<'a> {
-    /// Reads the headers of a file.
+    /// Makes the decoder of a track.
     ///
     /// # Errors
-    /// [`BadSound`] for damaged files, for files without sound, and for unknown codecs, which are named.
-    pub fn open(file: &'a [u8], container: Container) -> Result<Self, BadSound> {
-        let mut reader = open_reader(file, container)?;
-        let track = reader.default_track(TrackType::Audio).cloned();
-        let track = track.ok_or_else(|| BadSound::new("the file has no track of sound with a known codec"))?;
-        let params = track.codec_params.as_ref().and_then(|params| params.audio());
-        let params = params.ok_or_else(|| BadSound::new("the file has no track of sound with a known codec"))?;
-        let mut decoder = codec::open(params)?;
+    /// [`BadSound`] for damaged files, and for unknown codecs, which are named.
+    pub fn open(track: SoundTrack<'a>) -> Result<Self, BadSound> {
+        let SoundTrack { file, container, mut reader, track, params } = track;
+        let mut decoder = codec::open(&params)?;
         // The header of the compressed stream is more reliable than that of the container.
         let decoded = decoder.codec_params();
         let sample_rate = decoded.sample_rate.or(params.sample_rate).unwrap_or(0);
@@ -232,7 +252,11 @@ impl Blocks for Stream<'_> {
     }
 }
 
-fn open_reader(file: &[u8], container: Container) -> Result<Box<dyn FormatReader + '_>, BadSound> {
+/// Opens the reader of a file.
+///
+/// # Errors
+/// [`BadSound`] for damaged headers.
+pub(crate) fn open_reader(file: &[u8], container: Container) -> Result<Box<dyn FormatReader + '_>, BadSound> {
     let options = FormatOptions::default();
     Ok(match container {
         Container::Flac(offset) => {

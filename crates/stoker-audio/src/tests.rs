@@ -7,6 +7,7 @@ mod clips;
 mod files;
 mod fuzz;
 mod options;
+mod opus;
 mod resampling;
 mod wave;
 

@@ -32,19 +32,19 @@ pub(crate) struct Vorbis<'a> {
 }
 
 impl<'a> Vorbis<'a> {
-    /// Reads the headers of the first Vorbis stream of a file.
+    /// Reads the headers of a Vorbis stream.
     ///
     /// # Errors
-    /// [`BadSound`] for damaged files, and for files with other codecs, which are named.
-    pub fn open(file: &'a [u8]) -> Result<Self, BadSound> {
-        let (stream, [ident, _, setup]) = Stream::open(file)?;
+    /// [`BadSound`] for damaged files.
+    pub fn open(stream: Stream<'a>, headers: &[Vec<u8>]) -> Result<Self, BadSound> {
+        let [ident, _, setup] = headers else { return Err(BadSound::new("the Vorbis stream has not three headers")) };
         let Some(&[num_channels, r0, r1, r2, r3]) = ident.get(11..16) else {
             return Err(BadSound::new("the header of the Vorbis stream is too short"));
         };
         vorbis_setup::check_channels(num_channels.into())?;
-        vorbis_setup::check(&setup)?;
+        vorbis_setup::check(setup)?;
         let mut params = AudioCodecParameters::new();
-        params.for_codec(CODEC_ID_VORBIS).with_extra_data([ident, setup].concat().into_boxed_slice());
+        params.for_codec(CODEC_ID_VORBIS).with_extra_data([&ident[..], setup].concat().into_boxed_slice());
         let decoder = VorbisDecoder::try_new(&params, &AudioDecoderOptions::default())?;
         let end = stream.pages.iter().rev().find_map(|page| page.granule).unwrap_or(0);
         let packets = Packets::new(&stream, 0);
@@ -89,21 +89,16 @@ impl<'a> Vorbis<'a> {
 impl Blocks for Vorbis<'_> {
     fn seek(&mut self, position: u64) -> Result<(), BadSound> {
         let granule = self.origin().saturating_add_unsigned(position);
-        let pages = &self.stream.pages;
-        let has_granule = |page: &PageEntry| page.granule.is_some();
         let ends_before = |page: &PageEntry| page.granule.is_some_and(|end| end <= granule);
         // The next packet after the page `anchor` begins at that page's granule. It overlaps with the last packet that
-        // ends on the page, which begins on it, or after the end of a packet on an earlier page.
-        let anchor = pages.iter().rposition(ends_before);
-        let before = anchor.and_then(|anchor| match self.stream.begins_packet_that_ends(anchor) {
-            true => Some(anchor),
-            false => pages.get(..anchor)?.iter().rposition(has_granule),
-        });
+        // ends on the page.
+        let anchor = self.stream.pages.iter().rposition(ends_before);
+        let before = anchor.and_then(|anchor| self.stream.page_before_end(anchor));
         let (Some(anchor), Some(before)) = (anchor, before) else {
             self.restart(0);
             return Ok(());
         };
-        let end = pages.get(anchor).and_then(|page| page.granule).unwrap_or(0);
+        let end = self.stream.pages.get(anchor).and_then(|page| page.granule).unwrap_or(0);
         self.restart(before);
         while let Some(packet) = self.packets.next(&self.stream.pages)? {
             if packet.ends_page == Some(anchor) {

@@ -1,13 +1,12 @@
 //! Decoders of compressed video.
 #![expect(unsafe_code, reason = "calls a C library")]
 
-use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
-use std::ptr;
 use std::sync::Arc;
 
-use crate::frame::{Colors, field, set_field};
-use crate::layout::{AGAIN, END, PADDING_BYTES, context, descriptor, packet, parameters};
+use crate::frame::Colors;
+use crate::layout::parameters;
+use crate::raw_decoder::{DecoderSetup, RawDecoder};
 use crate::{Codec, DecodeError, FrameRef, Libav};
 
 /// The options of a decoder.
@@ -41,16 +40,9 @@ pub enum Damage {
 ///
 /// A new decoder refuses damage, see [`VideoDecoder::set_damage`].
 pub struct VideoDecoder {
-    libav: Arc<Libav>,
     codec: Codec,
-    context: *mut c_void,
-    packet: *mut c_void,
-    frame: *mut c_void,
+    raw: RawDecoder,
 }
-
-// SAFETY: libavcodec allows to use a context, packet or frame from any thread, one after the other. All methods that use
-// them need `&mut self`, and a `FrameRef` borrows the decoder.
-unsafe impl Send for VideoDecoder {}
 
 impl VideoDecoder {
     /// Opens a decoder. `extradata` is the configuration that the container keeps beside the frames, in the form of MP4:
@@ -64,26 +56,16 @@ impl VideoDecoder {
         extradata: &[u8],
         options: DecoderOptions,
     ) -> Result<Self, DecodeError> {
-        let found = libav.find_decoder(codec).ok_or(DecodeError::NoDecoder { codec })?;
-        let functions = libav.functions();
-        // SAFETY: `found` is an `AVCodec`. The allocated structures are freed when the decoder is dropped, also those
-        // that are null.
-        let (context, packet, frame) = unsafe {
-            ((functions.avcodec_alloc_context3)(found), (functions.av_packet_alloc)(), (functions.av_frame_alloc)())
+        let num_threads = i64::try_from(options.num_threads.max(1)).unwrap_or(1);
+        let pixels_max = i64::try_from(options.pixels_max).unwrap_or(i64::MAX);
+        let setup = DecoderSetup {
+            codec: codec.c_name(),
+            decoders: codec.decoders(),
+            media_type: parameters::TYPE_VIDEO,
+            extradata,
+            options: &[(c"threads", num_threads), (c"max_pixels", pixels_max)],
         };
-        let mut decoder = Self { libav: Arc::clone(libav), codec, context, packet, frame };
-        if context.is_null() || packet.is_null() || frame.is_null() {
-            return Err(decoder.no_memory());
-        }
-        // Adds this number to the level of all messages about this decoder, which are then below every log level. FFmpeg
-        // reads the higher bits of a level as a colour.
-        // SAFETY: `context` is an `AVCodecContext`, see `layout.rs`.
-        unsafe { set_field::<i32>(context, context::LOG_LEVEL_OFFSET, 128) };
-        decoder.set_extradata(extradata)?;
-        decoder.set(c"threads", i64::try_from(options.num_threads.max(1)).unwrap_or(1))?;
-        decoder.set(c"max_pixels", i64::try_from(options.pixels_max).unwrap_or(i64::MAX))?;
-        // SAFETY: `context` was allocated for the codec `found` and is not open yet.
-        decoder.opened(unsafe { (functions.avcodec_open2)(context, found, ptr::null_mut()) })?;
+        let mut decoder = Self { codec, raw: RawDecoder::new(libav, &setup)? };
         decoder.set_damage(Damage::Refused)?;
         Ok(decoder)
     }
@@ -99,42 +81,13 @@ impl VideoDecoder {
     /// [`DecodeError::Packet`] for damaged packets. [`DecodeError::Full`] when frames must be received first; the packet
     /// was not taken then.
     pub fn send(&mut self, bytes: &[u8], pts: i64, is_key: bool) -> Result<(), DecodeError> {
-        let num_bytes = bytes.len();
-        let bad = |reason: String| DecodeError::Packet { num_bytes, reason };
-        if bytes.is_empty() {
-            // An empty packet would end the stream.
-            return Err(bad("it is empty".to_string()));
-        }
-        let size = i32::try_from(num_bytes).map_err(|_| bad("it is too large".to_string()))?;
-        let functions = self.libav.functions();
-        // SAFETY: `av_new_packet` allocates `size` bytes and zeroed padding, or fails. Offsets: see `layout.rs`. The
-        // decoder takes its own reference to the bytes, which `av_packet_unref` does not touch.
-        let result = unsafe {
-            let allocated = (functions.av_new_packet)(self.packet, size);
-            if allocated < 0 {
-                return Err(bad(self.libav.text(allocated)));
-            }
-            let target = field::<*mut u8>(self.packet, packet::DATA);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), target, num_bytes);
-            set_field::<i64>(self.packet, packet::PTS, pts);
-            set_field::<i32>(self.packet, packet::FLAGS, if is_key { packet::FLAG_KEY } else { 0 });
-            let result = (functions.avcodec_send_packet)(self.context, self.packet);
-            (functions.av_packet_unref)(self.packet);
-            result
-        };
-        match result {
-            AGAIN => Err(DecodeError::Full),
-            failed if failed < 0 => Err(bad(self.libav.text(failed))),
-            _ => Ok(()),
-        }
+        self.raw.send(bytes, pts, is_key)
     }
 
     /// Tells the decoder that no packets follow, so that it returns the frames that it holds back for reordering. After
     /// the last frame, only [`VideoDecoder::reset`] makes the decoder useful again.
     pub fn flush(&mut self) {
-        // SAFETY: the context is open; null stands for the end of the stream. A second end gives an error, which has no
-        // effect.
-        unsafe { (self.libav.functions().avcodec_send_packet)(self.context, ptr::null()) };
+        self.raw.flush();
     }
 
     /// Returns the next frame in presentation order, or `None` when the decoder needs a packet or is at the end.
@@ -142,27 +95,20 @@ impl VideoDecoder {
     /// # Errors
     /// [`DecodeError::Frame`] for damaged frames; [`DecodeError::PixelFormat`].
     pub fn receive(&mut self) -> Result<Option<FrameRef<'_>>, DecodeError> {
-        // SAFETY: context and frame are valid; the function frees what the frame held before.
-        match unsafe { (self.libav.functions().avcodec_receive_frame)(self.context, self.frame) } {
-            AGAIN | END => Ok(None),
-            failed if failed < 0 => Err(DecodeError::Frame { reason: self.libav.text(failed) }),
-            _ => {
-                let colors = Colors {
-                    range: self.get(c"color_range"),
-                    matrix: self.get(c"colorspace"),
-                    location: self.get(c"chroma_sample_location"),
-                };
-                // SAFETY: the frame stays unchanged until the next call, which needs `&mut self`.
-                unsafe { FrameRef::read(&self.libav, self.frame, colors, PhantomData) }.map(Some)
-            }
-        }
+        let Some(frame) = self.raw.receive()? else { return Ok(None) };
+        let colors = Colors {
+            range: self.raw.get(c"color_range"),
+            matrix: self.raw.get(c"colorspace"),
+            location: self.raw.get(c"chroma_sample_location"),
+        };
+        // SAFETY: the frame stays unchanged until the next call, which needs `&mut self`.
+        unsafe { FrameRef::read(self.raw.libav(), frame, colors, PhantomData) }.map(Some)
     }
 
     /// Drops all packets and frames, so that the next packet may be any key frame. This is much cheaper than a new
     /// decoder.
     pub fn reset(&mut self) {
-        // SAFETY: the context is open.
-        unsafe { (self.libav.functions().avcodec_flush_buffers)(self.context) };
+        self.raw.reset();
     }
 
     /// Sets what the decoder does with damage, from the next packet on.
@@ -174,78 +120,6 @@ impl VideoDecoder {
             Damage::Refused => c"explode",
             Damage::Concealed => c"crccheck",
         };
-        let functions = self.libav.functions();
-        // SAFETY: the context is an object with options; the name and the value end with zero bytes.
-        self.opened(unsafe { (functions.av_opt_set)(self.context, c"err_detect".as_ptr(), value.as_ptr(), 0) })
-    }
-
-    /// Hands the codec and its configuration to the context.
-    fn set_extradata(&self, extradata: &[u8]) -> Result<(), DecodeError> {
-        let functions = self.libav.functions();
-        let size = i32::try_from(extradata.len()).ok().filter(|size| *size < i32::MAX / 2);
-        let size = size.ok_or_else(|| self.unopened("its extradata is too large".to_string()))?;
-        // SAFETY: offsets: see `layout.rs`. The extradata is allocated as the structure demands, with its padding, and
-        // freed with the structure. The context copies what it needs.
-        let result = unsafe {
-            let name = (functions.avcodec_descriptor_get_by_name)(self.codec.c_name().as_ptr());
-            let mut raw = (functions.avcodec_parameters_alloc)();
-            if name.is_null() || raw.is_null() {
-                return Err(self.no_memory());
-            }
-            set_field::<i32>(raw, parameters::CODEC_TYPE, parameters::TYPE_VIDEO);
-            set_field::<i32>(raw, parameters::CODEC_ID, field::<i32>(name, descriptor::ID));
-            if size > 0 {
-                let bytes = (functions.av_mallocz)(extradata.len() + PADDING_BYTES).cast::<u8>();
-                if bytes.is_null() {
-                    (functions.avcodec_parameters_free)(&raw mut raw);
-                    return Err(self.no_memory());
-                }
-                ptr::copy_nonoverlapping(extradata.as_ptr(), bytes, extradata.len());
-                set_field::<*mut u8>(raw, parameters::EXTRADATA, bytes);
-                set_field::<i32>(raw, parameters::EXTRADATA_SIZE, size);
-            }
-            let result = (functions.avcodec_parameters_to_context)(self.context, raw);
-            (functions.avcodec_parameters_free)(&raw mut raw);
-            result
-        };
-        self.opened(result)
-    }
-
-    fn set(&self, option: &CStr, value: i64) -> Result<(), DecodeError> {
-        // SAFETY: the context is an object with options; the name ends with a zero byte.
-        self.opened(unsafe { (self.libav.functions().av_opt_set_int)(self.context, option.as_ptr(), value, 0) })
-    }
-
-    /// Returns the number of an option, or 0.
-    fn get(&self, option: &CStr) -> i64 {
-        let mut value = 0;
-        // SAFETY: as for `set`; the function writes one number.
-        let result =
-            unsafe { (self.libav.functions().av_opt_get_int)(self.context, option.as_ptr(), 0, &raw mut value) };
-        if result < 0 { 0 } else { value }
-    }
-
-    fn opened(&self, result: i32) -> Result<(), DecodeError> {
-        if result < 0 { Err(self.unopened(self.libav.text(result))) } else { Ok(()) }
-    }
-
-    fn unopened(&self, reason: String) -> DecodeError {
-        DecodeError::Open { codec: self.codec, reason }
-    }
-
-    fn no_memory(&self) -> DecodeError {
-        self.unopened("memory is short".to_string())
-    }
-}
-
-impl Drop for VideoDecoder {
-    fn drop(&mut self) {
-        let functions = self.libav.functions();
-        // SAFETY: nobody uses the structures any more; the functions accept null.
-        unsafe {
-            (functions.av_frame_free)(&raw mut self.frame);
-            (functions.av_packet_free)(&raw mut self.packet);
-            (functions.avcodec_free_context)(&raw mut self.context);
-        }
+        self.raw.set_text(c"err_detect", value)
     }
 }

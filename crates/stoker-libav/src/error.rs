@@ -4,8 +4,6 @@ use std::fmt;
 
 use stoker_types::{ErrorKind, HasKind};
 
-use crate::Codec;
-
 /// No usable libavcodec was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
@@ -15,7 +13,7 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no libavcodec of a major version from 59 to 62 was found, which videos need; tried ")?;
+        f.write_str("no libavcodec of a major version from 59 to 62 was found, which videos and Opus need; tried ")?;
         for (index, (place, reason)) in self.tried.iter().enumerate() {
             write!(f, "{}{place} ({reason})", if index == 0 { "" } else { "; " })?;
         }
@@ -36,16 +34,16 @@ impl HasKind for LoadError {
 #[non_exhaustive]
 pub enum DecodeError {
     /// The library was built without a decoder for the codec.
-    #[error("libavcodec has no decoder for {}", codec.name())]
+    #[error("libavcodec has no decoder for {codec}")]
     NoDecoder {
-        /// The codec.
-        codec: Codec,
+        /// The name of the codec in FFmpeg.
+        codec: &'static str,
     },
     /// The decoder cannot be opened, as its extradata is damaged or memory is short.
-    #[error("the decoder for {} cannot be opened: {reason}", codec.name())]
+    #[error("the decoder for {codec} cannot be opened: {reason}")]
     Open {
-        /// The codec.
-        codec: Codec,
+        /// The name of the codec in FFmpeg.
+        codec: &'static str,
         /// The text of libavcodec.
         reason: String,
     },

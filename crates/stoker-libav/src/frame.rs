@@ -170,34 +170,48 @@ unsafe fn read_plane<'a>(
     (row_bytes, num_rows): (usize, usize),
 ) -> Result<Plane<'a>, DecodeError> {
     let bad = |reason: String| DecodeError::Frame { reason };
-    // SAFETY: `AVFrame` has eight elements in both fields, and `index` is below 3.
-    let (start, stride) = unsafe {
-        (
-            field::<*const u8>(raw, frame::DATA + index * size_of::<*const u8>()),
-            field::<i32>(raw, frame::LINESIZE + index * size_of::<i32>()),
-        )
-    };
+    // SAFETY: `AVFrame` has eight elements in the field, and `index` is below 3.
+    let stride = unsafe { field::<i32>(raw, frame::LINESIZE + index * size_of::<i32>()) };
     let Some(stride) = usize::try_from(stride).ok().filter(|stride| *stride >= row_bytes) else {
         return Err(bad(format!("rows of {row_bytes} bytes lie {stride} bytes apart")));
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "below 3")]
+    let length = (num_rows.saturating_sub(1)).checked_mul(stride).and_then(|length| length.checked_add(row_bytes));
+    let length = length.ok_or_else(|| bad(format!("its plane {index} has {num_rows} rows of {stride} bytes")))?;
+    // SAFETY: as the caller guarantees.
+    let bytes = unsafe { held_bytes(libav, raw, index, length) }?;
+    Ok(Plane { bytes, stride, row_bytes, num_rows })
+}
+
+/// Returns the first bytes of a plane after checking that they lie in the buffer that the frame holds for it.
+///
+/// # Safety
+/// `raw` must be an `AVFrame` of the library, which is unchanged during `'a`. `index` must be below 8.
+pub(crate) unsafe fn held_bytes<'a>(
+    libav: &Libav,
+    raw: *mut c_void,
+    index: usize,
+    length: usize,
+) -> Result<&'a [u8], DecodeError> {
+    let bad = |reason: String| DecodeError::Frame { reason };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "below 8")]
     let number = index as i32;
-    // SAFETY: the function returns a buffer of the frame that contains the start of the plane, or null.
-    let held = unsafe { (libav.functions().av_frame_get_plane_buffer)(raw, number) };
+    // SAFETY: `AVFrame` has eight elements in the field. The function returns a buffer of the frame that contains the
+    // start of the plane, or null.
+    let (start, held) = unsafe {
+        let start = field::<*const u8>(raw, frame::DATA + index * size_of::<*const u8>());
+        (start, (libav.functions().av_frame_get_plane_buffer)(raw, number))
+    };
     if start.is_null() || held.is_null() {
         return Err(bad(format!("its plane {index} is missing")));
     }
     // SAFETY: `held` is an `AVBufferRef`.
     let (base, size) = unsafe { (field::<*const u8>(held, buffer::DATA), field::<usize>(held, buffer::SIZE)) };
-    let length = (num_rows.saturating_sub(1)).checked_mul(stride).and_then(|length| length.checked_add(row_bytes));
-    let offset = (start as usize).checked_sub(base as usize);
-    let is_inside =
-        offset.zip(length).and_then(|(offset, length)| offset.checked_add(length)).is_some_and(|end| end <= size);
-    let Some(length) = length.filter(|_| is_inside) else {
-        return Err(bad(format!("its plane {index} of {num_rows} rows is larger than its buffer of {size} bytes")));
-    };
+    let end = (start as usize).checked_sub(base as usize).and_then(|offset| offset.checked_add(length));
+    if end.is_none_or(|end| end > size) {
+        return Err(bad(format!("its plane {index} of {length} bytes is larger than its buffer of {size} bytes")));
+    }
     // SAFETY: the bytes lie in a buffer that the frame holds, and nobody writes to it while the frame holds it.
-    Ok(Plane { bytes: unsafe { slice::from_raw_parts(start, length) }, stride, row_bytes, num_rows })
+    Ok(unsafe { slice::from_raw_parts(start, length) })
 }
 
 fn format(libav: &Libav, number: i32) -> Result<PixelFormat, DecodeError> {

@@ -5,7 +5,7 @@
 //!
 //! | structure | fields | why the offset is the same in all four versions |
 //! |---|---|---|
-//! | `AVFrame` | `data`, `linesize`, `width`, `height`, `format` | nothing before `format` changed |
+//! | `AVFrame` | `data`, `linesize`, `width`, `height`, `nb_samples`, `format` | nothing before `format` changed |
 //! | `AVFrame` | `pts` | libavutil 60 removed the `int` `key_frame` before it; padding, which aligns the 64-bit `pts`, takes its place |
 //! | `AVPacket` | `pts`, `data`, `flags` | nothing before `side_data` changed |
 //! | `AVCodecParameters` | `codec_type`, `codec_id`, `extradata`, `extradata_size` | version 6.1 inserted `coded_side_data` after them |
@@ -14,7 +14,8 @@
 //! | `AVBufferRef` | `data`, `size` | the structure has three fields; `size` is a `size_t` since libavutil 57 |
 //!
 //! The sources are `frame.h` and `buffer.h` of libavutil, and `packet.h`, `codec_par.h`, `codec_desc.h` and `avcodec.h`
-//! of libavcodec. Pointers have 64 bits. `tests/libav` of stoker-video decodes files whose size, format, times and
+//! of libavcodec. Pointers have 64 bits. The number of channels of a sound is not read, as its field moved: it is the
+//! number of planes, or known from the extradata. `tests/libav` of stoker-video decodes files whose size, format, times and
 //! planes are known, which fails for a wrong offset.
 
 /// The oldest and the newest major version of libavcodec with these offsets.
@@ -37,6 +38,7 @@ pub(crate) mod frame {
     pub const LINESIZE: usize = 64;
     pub const WIDTH: usize = 104;
     pub const HEIGHT: usize = 108;
+    pub const NB_SAMPLES: usize = 112;
     pub const FORMAT: usize = 116;
     pub const PTS: usize = 136;
 }
@@ -58,6 +60,18 @@ pub(crate) mod parameters {
     pub const EXTRADATA_SIZE: usize = 24;
     /// `AVMEDIA_TYPE_VIDEO`.
     pub const TYPE_VIDEO: i32 = 0;
+    /// `AVMEDIA_TYPE_AUDIO`.
+    pub const TYPE_AUDIO: i32 = 1;
+}
+
+/// The values of `AVSampleFormat` that decoders of sound return.
+pub(crate) mod sample_format {
+    /// `AV_SAMPLE_FMT_S16`.
+    pub const SHORT: i32 = 1;
+    /// `AV_SAMPLE_FMT_FLT`.
+    pub const FLOAT: i32 = 3;
+    /// `AV_SAMPLE_FMT_FLTP`.
+    pub const PLANAR_FLOAT: i32 = 8;
 }
 
 /// Offsets of `AVCodecContext`, in bytes.

@@ -1,8 +1,9 @@
-//! Decodes compressed video frames with FFmpeg's libavcodec, which is loaded at run time.
+//! Decodes compressed video frames and sound with FFmpeg's libavcodec, which is loaded at run time.
 //!
 //! ```text
 //! folders, files, names ──Libav::load──► Libav ──VideoDecoder::new──► VideoDecoder ──send(packet)──► libavcodec
 //!                         major checked                                   └──receive──► FrameRef: planes, colours
+//!                                          ──AudioDecoder::new──► AudioDecoder ── the same ──► SampleFrame: channels
 //! ```
 //!
 //! Nothing of FFmpeg is needed to build this crate. [`Libav::load`] accepts the major versions 59 to 62 of libavcodec
@@ -20,7 +21,9 @@ mod layout;
 mod library;
 mod load;
 mod pixel_format;
+mod raw_decoder;
 mod search;
+mod sound;
 #[cfg(test)]
 mod tests;
 
@@ -30,3 +33,4 @@ pub use error::{DecodeError, LoadError};
 pub use frame::{ColorRange, FrameRef, Matrix, Plane};
 pub use load::Libav;
 pub use pixel_format::{Arrangement, PixelFormat};
+pub use sound::{AudioCodec, AudioDecoder, SOUND_CHANNELS_MAX, SampleFrame};

@@ -62,16 +62,16 @@ impl Libav {
 
     /// Returns whether the library has a decoder for a codec.
     pub fn has_decoder(&self, codec: Codec) -> bool {
-        self.find_decoder(codec).is_some()
+        self.find_decoder(codec.decoders()).is_some()
     }
 
     pub(crate) fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// Returns the decoder, an `AVCodec`, which lives as long as the library.
-    pub(crate) fn find_decoder(&self, codec: Codec) -> Option<*const std::ffi::c_void> {
-        codec.decoders().iter().find_map(|name| {
+    /// Returns the first of some decoders, an `AVCodec`, which lives as long as the library.
+    pub(crate) fn find_decoder(&self, names: &[&CStr]) -> Option<*const std::ffi::c_void> {
+        names.iter().find_map(|name| {
             // SAFETY: the name ends with a zero byte; the function only reads static tables.
             let found = unsafe { (self.functions.avcodec_find_decoder_by_name)(name.as_ptr()) };
             (!found.is_null()).then_some(found)

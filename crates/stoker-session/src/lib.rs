@@ -29,7 +29,8 @@ mod write_key;
 pub use batch_source::BatchSource;
 pub use connection::{Connection, SqlResult, TableInfo};
 pub use decode::{
-    ColumnDecoder, CustomDecoder, DecodeOptions, ImageOptions, LoadDecoder, SavedDecoder, TensorDecoder, VideoOptions,
+    AudioOptions, ColumnDecoder, CustomDecoder, DecodeOptions, ImageOptions, LoadDecoder, SavedDecoder, TensorDecoder,
+    VideoOptions,
 };
 pub use error::{Error, LowerError, Result};
 pub use lake::{Lake, PlannedStream, StreamSource};

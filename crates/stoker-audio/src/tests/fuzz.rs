@@ -4,7 +4,11 @@ use std::cell::RefCell;
 
 use stoker_fuzz::Target;
 
-use super::files::{AAC_M4A, AAC_MKA, ALAC_M4A, FLAC_MKA, JOINT_MP3, LAME_MP3, S16_FLAC, S24_FLAC, VORBIS_OGG};
+use super::files::{
+    AAC_M4A, AAC_MKA, ALAC_M4A, FLAC_MKA, JOINT_MP3, LAME_MP3, OPUS_MP4, OPUS_OGG, OPUS_PAGES, OPUS_WEBM, S16_FLAC,
+    S24_FLAC, VORBIS_OGG,
+};
+use super::opus::positions;
 use super::wave::{wave16, wave32f};
 use crate::{AudioClip, Scratch, Start, header, is_sound};
 
@@ -69,4 +73,17 @@ fn mp4() {
 #[test]
 fn matroska() {
     fuzz("Matroska", &[AAC_MKA, FLAC_MKA], &[b"\x1a\x45\xdf\xa3", b"\x1f\x43\xb6\x75", b"\xa3", b"\xae", b"A_VORBIS"]);
+}
+
+/// Reads the packets of Opus, which libavcodec would decode, from two places on.
+#[test]
+fn opus() {
+    let seeds = [OPUS_OGG, OPUS_PAGES, OPUS_WEBM, OPUS_MP4].map(<[u8]>::to_vec);
+    let tokens: [&[u8]; 8] =
+        [b"OggS", b"OpusHead", b"OpusTags", b"dOps", b"A_OPUS", b"\x75\xa2", b"\x1f\x43\xb6\x75", b"\xa0"];
+    Target::new("Opus").seeds(seeds).tokens(&tokens).memory_bytes_max(MEMORY_BYTES_MAX).run(|file| {
+        let found = [0, 9_600].map(|position| positions(file, position));
+        assert!(found.iter().all(Result::is_err) || is_sound(file) && header(file).is_ok());
+        found.iter().all(Result::is_ok)
+    });
 }

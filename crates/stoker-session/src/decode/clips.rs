@@ -89,7 +89,10 @@ impl ValueDecoder for ClipDecoder {
 }
 
 /// Returns libavcodec, which is loaded once for each list of places.
-fn libav(libraries: &[PathBuf]) -> Result<Arc<Libav>> {
+///
+/// # Errors
+/// [`Error::InvalidRequest`] with all places that were tried.
+pub(super) fn libav(libraries: &[PathBuf]) -> Result<Arc<Libav>> {
     static LOADED: Mutex<Vec<(Vec<PathBuf>, Arc<Libav>)>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock();
     if let Some((_, libav)) = loaded.iter().find(|(places, _)| places == libraries) {

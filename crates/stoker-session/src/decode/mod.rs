@@ -19,6 +19,7 @@ pub use clips::VideoOptions;
 pub(crate) use columns::DecodedColumns;
 pub use custom::{CustomDecoder, LoadDecoder, SavedDecoder};
 pub use options::{ColumnDecoder, DecodeOptions, ImageOptions};
+pub use sounds::AudioOptions;
 pub(crate) use stage::DecodeStage;
 pub(crate) use substitutes::RowSubstitutes;
 pub use tensors::TensorDecoder;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
-use stoker_audio::AudioClip;
 use stoker_columns::{CompressedTensor, TensorType, is_compressed_tensor};
 use stoker_decode::{
     ImageDecoder, ImageTransform, JpegDecoder, ListSpec, OutputSpec, Takes, ValueDecoder, is_file, is_text,
@@ -14,7 +13,7 @@ use stoker_tokenize::TextTokenizer;
 
 use super::clips::{ClipDecoder, VideoOptions};
 use super::custom::CustomDecoder;
-use super::sounds::SoundDecoder;
+use super::sounds::{AudioOptions, SoundDecoder};
 use super::tensors::TensorDecoder;
 use super::texts::TextDecoder;
 use crate::{Error, Result};
@@ -39,7 +38,7 @@ pub enum ColumnDecoder {
     /// Image files become tensors.
     Image(ImageOptions),
     /// Sound files become clips.
-    Audio(AudioClip),
+    Audio(AudioOptions),
     /// Video files become clips.
     Video(VideoOptions),
     /// Texts become token ids.
@@ -89,7 +88,7 @@ impl ColumnDecoder {
     pub(super) fn build(&self) -> Result<Box<dyn ValueDecoder>> {
         match self {
             ColumnDecoder::Image(options) => options.build(),
-            ColumnDecoder::Audio(clip) => Ok(Box::new(SoundDecoder::new(clip.clone()))),
+            ColumnDecoder::Audio(options) => Ok(Box::new(SoundDecoder::new(options))),
             ColumnDecoder::Video(options) => Ok(Box::new(ClipDecoder::new(options)?)),
             ColumnDecoder::Text(tokenizer) => Ok(Box::new(TextDecoder::new(tokenizer.clone()))),
             ColumnDecoder::Custom(custom) => custom.build(),

@@ -1,19 +1,44 @@
 //! Clips of sounds.
 
+use std::path::PathBuf;
+
 use arrow_schema::DataType;
 use parking_lot::Mutex;
-use stoker_audio::{AudioClip, Scratch, Start};
+use serde::{Deserialize, Serialize};
+use stoker_audio::{AudioClip, LibavSource, Scratch, Start};
 use stoker_decode::{BadValue, Error as DecodeError, Number, OutputSpec, Row, ValueDecoder, draw_start, write_number};
+
+use super::clips::libav;
+
+/// The clips of a column of sounds, and where libavcodec is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AudioOptions {
+    /// The clip of each sound.
+    pub clip: AudioClip,
+    /// Files of libavcodec, and folders with them, that are tried before those of the system, for sounds that need the
+    /// library. It is loaded for the first one.
+    pub libraries: Vec<PathBuf>,
+}
+
+impl From<AudioClip> for AudioOptions {
+    fn from(clip: AudioClip) -> Self {
+        Self { clip, libraries: Vec::new() }
+    }
+}
 
 /// Decodes clips of sounds. Its buffers are reused.
 pub(super) struct SoundDecoder {
     clip: AudioClip,
+    libav: LibavSource,
     idle: Mutex<Vec<Scratch>>,
 }
 
 impl SoundDecoder {
-    pub fn new(clip: AudioClip) -> Self {
-        Self { clip, idle: Mutex::default() }
+    pub fn new(options: &AudioOptions) -> Self {
+        let libraries = options.libraries.clone();
+        let libav = LibavSource::new(move || libav(&libraries).map_err(|missing| missing.to_string()));
+        Self { clip: options.clip.clone(), libav, idle: Mutex::default() }
     }
 }
 
@@ -47,10 +72,11 @@ impl ValueDecoder for SoundDecoder {
             Number::Whole(seconds) => seconds as f64,
             Number::Real(seconds) => seconds,
         });
-        let mut scratch = self.idle.lock().pop().unwrap_or_default();
+        let idle = self.idle.lock().pop();
+        let mut scratch = idle.unwrap_or_else(|| Scratch { libav: self.libav.clone(), ..Scratch::default() });
         let decoded = self.clip.decode(&mut scratch, file, start, draw, samples);
         self.idle.lock().push(scratch);
-        write_number(decoded.map_err(|bad| BadValue::new(bad.reason))?, length);
+        write_number(decoded.map_err(|bad| BadValue { reason: bad.reason, is_fatal: bad.is_fatal })?, length);
         Ok(())
     }
 }
