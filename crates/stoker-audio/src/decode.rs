@@ -32,7 +32,7 @@ impl AudioClip {
     ///
     /// Only the part of the file that the clip needs is decoded, and at most [`AudioClip::bytes_max`] bytes of samples
     /// are held. Matroska files, and MP4 files whose time scale is not the sample rate, are decoded from their beginning,
-    /// except those with Opus. Opus needs libavcodec, from [`Scratch::libav`].
+    /// except those with Opus. Opus needs libavcodec, from [`Scratch::new`].
     ///
     /// # Errors
     /// A fatal [`BadSound`] if libavcodec is missing. [`BadSound`] for files of unknown formats and codecs, for damage that decoders report inside the clip, for clips

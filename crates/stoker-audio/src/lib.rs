@@ -20,7 +20,7 @@
 //! | Matroska, WebM | the same, Vorbis | decoding from the beginning |
 //! | MP4, Matroska, WebM | Opus | the lengths of all packets are read |
 //!
-//! Opus is decoded by libavcodec, which [`Scratch::libav`] gives. ADPCM, HE-AAC and other codecs give an error that
+//! Opus is decoded by libavcodec, which [`Scratch::new`] gives. ADPCM, HE-AAC and other codecs give an error that
 //! names them. A clip starts with as much sound before it as the codec needs to give the same samples as from the
 //! beginning. The delay of encoders is removed where the file tells it: by LAME's tag, by the granules of Ogg, by the edit
 //! list of MP4, by the header of Opus.

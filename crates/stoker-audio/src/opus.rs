@@ -98,12 +98,12 @@ impl Blocks for Opus<'_> {
         if self.next >= self.end {
             return Ok(None);
         }
-        let length = i64::try_from(self.decode()?).unwrap_or(0).min(self.end - self.next);
+        let length = i64::try_from(self.decode()?).unwrap_or(0).min(self.end.saturating_sub(self.next));
         if length == 0 {
             return Ok(None);
         }
-        let position = self.next - self.begin;
-        self.next += length;
+        let position = self.next.saturating_sub(self.begin);
+        self.next = self.next.saturating_add(length);
         Ok(Some(SoundBlock { position, length: length.unsigned_abs(), samples: Ok(self.decoder.samples()) }))
     }
 

@@ -88,7 +88,7 @@ impl OpusPackets for OggPackets<'_> {
             }
             self.next = self.stream.pages.get(anchor).and_then(|page| page.granule).unwrap_or(self.origin);
         }
-        Ok(self.next - self.origin)
+        Ok(self.next.saturating_sub(self.origin))
     }
 
     fn next(&mut self) -> Result<Option<&[u8]>, BadSound> {
@@ -97,7 +97,7 @@ impl OpusPackets for OggPackets<'_> {
         let told = packet.ends_page.and_then(|page| self.stream.pages.get(page)?.granule);
         let has_padding = packet.ends_page == self.last_page;
         if let Some(told) = told.filter(|told| *told > self.next || (*told < self.next && !has_padding)) {
-            let (told, found) = (told - self.origin, self.next - self.origin);
+            let (told, found) = (told.saturating_sub(self.origin), self.next.saturating_sub(self.origin));
             return Err(BadSound::new(format!("a page of the Ogg file ends at sample {found}, and tells {told}")));
         }
         Ok(Some(packet.bytes))

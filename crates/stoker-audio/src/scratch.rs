@@ -14,13 +14,18 @@ const RESAMPLERS_MAX: usize = 4;
 #[derive(Default)]
 pub struct Scratch {
     /// Where libavcodec comes from, which files with Opus need.
-    pub libav: LibavSource,
+    pub(crate) libav: LibavSource,
     pub(crate) planes: Planes,
     /// The last used one is last.
     resamplers: Vec<Resampler>,
 }
 
 impl Scratch {
+    /// Makes empty buffers, with a source of libavcodec.
+    pub fn new(libav: LibavSource) -> Self {
+        Self { libav, ..Self::default() }
+    }
+
     /// Returns the decoded samples, and the resampler if the conversion changes the rate.
     ///
     /// # Errors

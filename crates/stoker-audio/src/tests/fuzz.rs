@@ -81,7 +81,7 @@ fn opus() {
     let seeds = [OPUS_OGG, OPUS_PAGES, OPUS_WEBM, OPUS_MP4].map(<[u8]>::to_vec);
     let tokens: [&[u8]; 8] =
         [b"OggS", b"OpusHead", b"OpusTags", b"dOps", b"A_OPUS", b"\x75\xa2", b"\x1f\x43\xb6\x75", b"\xa0"];
-    Target::new("Opus").seeds(seeds).tokens(&tokens).memory_bytes_max(MEMORY_BYTES_MAX).run(|file| {
+    Target::new("Opus").seeds(seeds).tokens(tokens).memory_bytes_max(MEMORY_BYTES_MAX).run(|file| {
         let found = [0, 9_600].map(|position| positions(file, position));
         assert!(found.iter().all(Result::is_err) || is_sound(file) && header(file).is_ok());
         found.iter().all(Result::is_ok)

@@ -222,7 +222,7 @@ mod samples {
     fn scratch() -> Scratch {
         let place = std::env::var_os("STOKER_LIBAV").expect("these tests need libavcodec: set STOKER_LIBAV");
         let load = move || Libav::load(&[PathBuf::from(&place)]).map_err(|error| error.to_string());
-        Scratch { libav: LibavSource::new(load), ..Scratch::default() }
+        Scratch::new(LibavSource::new(load))
     }
 
     fn decoded(file: &[u8], clip: &AudioClip) -> Result<Decoded, BadSound> {

@@ -73,7 +73,7 @@ impl ValueDecoder for SoundDecoder {
             Number::Real(seconds) => seconds,
         });
         let idle = self.idle.lock().pop();
-        let mut scratch = idle.unwrap_or_else(|| Scratch { libav: self.libav.clone(), ..Scratch::default() });
+        let mut scratch = idle.unwrap_or_else(|| Scratch::new(self.libav.clone()));
         let decoded = self.clip.decode(&mut scratch, file, start, draw, samples);
         self.idle.lock().push(scratch);
         write_number(decoded.map_err(|bad| BadValue { reason: bad.reason, is_fatal: bad.is_fatal })?, length);
