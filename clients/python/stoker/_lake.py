@@ -303,10 +303,11 @@ class Lake:
                 more than 1 KiB, are refused.
             compression: The codec of each column that is compressed: ``"pco"``, ``"zstd"``, ``"byte_stream_split"``,
                 ``"lz4"``, or a :class:`ColumnCompression` with a level. Each row of tensors or vectors is compressed on
-                its own. Streams decode the rows on native threads, to the arrays that they were; queries get them by
-                ``decompress(column)``. Other columns take ``"zstd"`` and ``"lz4"``, which changes nothing but their
-                size. Rows that are written later are compressed in the same way. ``"float16"``, ``"bfloat16"`` and
-                ``"jpeg"`` lose something, and ``describe`` tells the largest error. Default: none.
+                its own; rows of at most 4 KiB share a dictionary where that helps. Streams decode the rows on native
+                threads, to the arrays that they were; queries get them by ``decompress(column)``. Other columns take
+                ``"zstd"`` and ``"lz4"``, which changes nothing but their size. Rows that are written later are
+                compressed in the same way. ``"float16"``, ``"bfloat16"`` and ``"jpeg"`` lose something, and
+                ``describe`` tells the largest error. Default: none.
             rows_per_fragment: The maximum number of rows per data file. Default: 1,048,576.
             page_bytes: The maximum number of bytes of a chunk of a heavy column: what Lance reads at once, and the unit
                 in which streams read. A longer row is a chunk of its own. Default: 8,257,536.

@@ -355,3 +355,71 @@ def test_ingests_and_commands_compress(tmp_path: Path) -> None:
     assert (layout["codec"], layout["plain_bytes"]) == ("pco:5", NUM_ROWS * 1440)
     batch = next(iter(stoker.connect(lake).sql("SELECT depth FROM t").stream(batch_size=NUM_ROWS, shuffle=False)))
     np.testing.assert_array_equal(bits(batch["depth"]).reshape(-1), bits(data["depth"]).reshape(-1))
+
+
+def small_rows(start: int, num_rows: int, dtype: str) -> dict[str, Any]:
+    """Returns rows of 384 bytes that have much in common: twelve of forty patterns each."""
+    patterns = np.random.default_rng(5).normal(size=(40, 32 // np.dtype(dtype).itemsize)).astype(dtype)
+    chosen = np.random.default_rng(start).integers(0, 40, (num_rows, 12))
+    return {"id": np.arange(start, start + num_rows), "state": patterns[chosen]}
+
+
+@pytest.mark.parametrize(
+    ("codec", "dtype"), [("zstd", "float32"), ("byte_stream_split", "float64"), ("zstd:9", "float16")]
+)
+def test_small_rows_share_a_dictionary(tmp_path: Path, codec: str, dtype: str) -> None:
+    lake = stoker.connect(str(tmp_path / "lake"))
+    first, later = small_rows(0, 3000, dtype), small_rows(3000, 500, dtype)
+    table = lake.create_table("shared", first, compression={"state": codec}, rows_per_fragment=2000)
+    table.append(later)
+    lake.execute("INSERT INTO shared SELECT id + 3500 AS id, decompress(state) AS state FROM shared WHERE id < 50")
+    # Without enough rows in the first batch there is no dictionary.
+    alone = lake.create_table(
+        "alone", {name: values[:100] for name, values in first.items()}, compression={"state": codec}
+    )
+    alone.append({name: np.concatenate([first[name][100:], later[name], first[name][:50]]) for name in first})
+    assert b"stoker.dictionary" in lake.table("shared").schema.field("state").metadata
+    assert b"stoker.dictionary" not in lake.table("alone").schema.field("state").metadata
+    layouts = [lake.table(name).describe()[1] for name in ("shared", "alone")]
+    assert layouts[0].codec is not None
+    assert layouts[0].codec.endswith(" with a dictionary")
+    assert layouts[0].ratio is not None
+    assert layouts[1].ratio is not None
+    assert layouts[0].ratio > 1.3 * layouts[1].ratio, layouts
+    expected = np.concatenate([first["state"], later["state"], first["state"][:50]])
+    running = Server(lake.target)
+    for place in (lake, stoker.connect(running.url)):
+        found = {}
+        for batch in place.sql("SELECT id, state FROM shared").stream(batch_size=64, seed=3):
+            found.update(
+                {
+                    int(row): value.copy()
+                    for row, value, ok in zip(batch["id"], batch["state"], batch.valid, strict=True)
+                    if ok
+                }
+            )
+        assert sorted(found) == list(range(3550))
+        for row, value in found.items():
+            np.testing.assert_array_equal(value, expected[row])
+    running.stop()
+    # Frames keep their dictionary in a copy, and fit no column with another.
+    lake.execute("CREATE TABLE copied AS SELECT id, state FROM shared")
+    batch = next(iter(lake.sql("SELECT id, state FROM copied WHERE id = 7").stream(batch_size=1)))
+    np.testing.assert_array_equal(batch["state"][0], expected[7])
+    frames = lake.sql("SELECT id, state FROM shared WHERE id < 9").to_arrow()
+    with pytest.raises(stoker.InvalidRequestError, match=r"state.*the column has none"):
+        lake.table("alone").append(frames)
+
+
+def test_damaged_dictionaries_are_refused(tmp_path: Path) -> None:
+    lake = stoker.connect(str(tmp_path / "lake"))
+    lake.create_table("t", small_rows(0, 500, "float32"), compression={"state": "zstd"})
+    rows = lake.sql("SELECT id, state FROM t").to_arrow()
+    field = lake.table("t").schema.field("state")
+    whole = field.metadata[b"stoker.dictionary"]
+    for value, part in ((b"?", "no base64"), (b"N6Qw7AEAAAAAAAAA", "damaged"), (whole[:4] + b"AAAA" + whole[8:], "")):
+        damaged = field.with_metadata({**field.metadata, b"stoker.dictionary": value})
+        table = pa.table([rows["id"], rows["state"]], schema=pa.schema([rows.schema.field("id"), damaged]))
+        with pytest.raises(stoker.InvalidRequestError, match=part) as failed:
+            lake.create_table("damaged", table, mode="overwrite")
+        assert "state" in str(failed.value)

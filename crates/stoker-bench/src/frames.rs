@@ -92,7 +92,7 @@ impl Frames {
     fn codec_alone(&self, epochs: u64) -> anyhow::Result<Measurement> {
         let frames: Vec<&[u8]> =
             self.batches.iter().flat_map(|batch| batch.as_binary::<i64>().iter().flatten()).collect();
-        let row = self.tensor.row();
+        let (row, dictionary) = (self.tensor.row(), self.tensor.dictionary.as_ref());
         // Each thread decodes as many frames at once as a stream does.
         let at_once = (64 << 10) / ROW_BYTES;
         let pieces: Vec<&[&[u8]]> = frames.chunks(at_once).collect();
@@ -105,7 +105,7 @@ impl Frames {
                 };
                 pieces[index]
                     .iter()
-                    .try_for_each(|frame| decoder.decode(&row, frame, tensor))
+                    .try_for_each(|frame| decoder.decode(&row, dictionary, frame, tensor))
                     .map_err(io::Error::other)?;
                 Ok((pieces[index].len() * ROW_BYTES) as u64)
             })

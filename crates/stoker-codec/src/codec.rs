@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use crate::{Error, Result, frame};
 
 /// The levels of Zstandard, with the one that is taken if none is given. Each level above compresses more, more slowly.
 const ZSTD_LEVELS: RangeInclusive<i32> = -7..=22;
@@ -58,13 +58,15 @@ impl Codec {
         }
     }
 
-    /// The number of the codec in frames.
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Codec::Zstd { .. } => crate::frame::ZSTD,
-            Codec::Lz4 => crate::frame::LZ4,
-            Codec::ByteStreamSplitZstd { .. } => crate::frame::BYTE_STREAM_SPLIT,
-            Codec::Pco { .. } => crate::frame::PCO,
+    /// The number of the codec in frames, with a dictionary or without.
+    pub(crate) fn code(self, is_shared: bool) -> u8 {
+        match (self, is_shared) {
+            (Codec::Zstd { .. }, false) => frame::ZSTD,
+            (Codec::Zstd { .. }, true) => frame::ZSTD_SHARED,
+            (Codec::Lz4, _) => frame::LZ4,
+            (Codec::ByteStreamSplitZstd { .. }, false) => frame::BYTE_STREAM_SPLIT,
+            (Codec::ByteStreamSplitZstd { .. }, true) => frame::BYTE_STREAM_SPLIT_SHARED,
+            (Codec::Pco { .. }, _) => frame::PCO,
         }
     }
 }

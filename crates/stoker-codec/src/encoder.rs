@@ -5,30 +5,33 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe;
 
 use crate::frame::{HEADER_BYTES_MAX, PLAIN, put_header};
-use crate::{Codec, Error, Result, RowType, byte_streams, numbers};
+use crate::{Codec, Dictionary, Error, Result, RowType, byte_streams, numbers};
 
 /// Compresses rows, one after the other. Its buffers are as large as the longest row.
 pub struct Encoder {
     codec: Codec,
     zstd: Option<Compressor<'static>>,
+    /// Whether rows are compressed with a dictionary.
+    is_shared: bool,
     /// The streams of bytes of a row.
     streams: Vec<u8>,
     payload: Vec<u8>,
 }
 
 impl Encoder {
-    /// Makes an encoder.
+    /// Makes an encoder. Codecs without Zstandard ignore the dictionary.
     ///
     /// # Errors
     /// [`Error::Internal`] if Zstandard has no memory.
-    pub fn try_new(codec: Codec) -> Result<Self> {
+    pub fn try_new(codec: Codec, dictionary: Option<&Dictionary>) -> Result<Self> {
+        let dictionary = dictionary.map_or(&[][..], Dictionary::bytes);
         let zstd = match codec {
             Codec::Zstd { level } | Codec::ByteStreamSplitZstd { level } => {
-                Some(Compressor::new(level).map_err(Error::internal)?)
+                Some(Compressor::with_dictionary(level, dictionary).map_err(Error::internal)?)
             }
             Codec::Lz4 | Codec::Pco { .. } => None,
         };
-        Ok(Self { codec, zstd, streams: Vec::new(), payload: Vec::new() })
+        Ok(Self { codec, zstd, is_shared: !dictionary.is_empty(), streams: Vec::new(), payload: Vec::new() })
     }
 
     /// Adds the frame of a row to `frames`. It is at most seven bytes longer than the row.
@@ -58,7 +61,7 @@ impl Encoder {
             Codec::Pco { level } => numbers::compress(row_type.dtype(), level, row, &mut self.payload)?,
         }
         let (code, payload) = match self.payload.len() < row.len() {
-            true => (self.codec.code(), self.payload.as_slice()),
+            true => (self.codec.code(self.is_shared), self.payload.as_slice()),
             false => (PLAIN, row),
         };
         frames.reserve(HEADER_BYTES_MAX + payload.len());

@@ -23,7 +23,13 @@ pub enum Error {
         /// What is wrong with the shape or the type.
         reason: String,
     },
-    /// A frame that is damaged, or that is one of other rows.
+    /// Bytes that are no dictionary.
+    #[error("{reason}")]
+    NoDictionary {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// A frame that is damaged, that is one of other rows, or that needs another dictionary.
     #[error("{reason}")]
     BadFrame {
         /// What is wrong with the frame.
@@ -42,7 +48,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::NoCodec { .. } | Error::NoRow { .. } => ErrorKind::InvalidRequest,
-            Error::BadFrame { .. } => ErrorKind::DataCorrupt,
+            Error::NoDictionary { .. } | Error::BadFrame { .. } => ErrorKind::DataCorrupt,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }

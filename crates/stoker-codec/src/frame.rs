@@ -1,6 +1,8 @@
 //! The header of frames.
 
-use crate::{Dtype, Error, Result, RowType};
+use zstd::zstd_safe::get_dict_id_from_frame;
+
+use crate::{Dictionary, Dtype, Error, Result, RowType};
 
 /// The version of the format, in the upper four bits of the first byte.
 const VERSION: u8 = 1;
@@ -11,6 +13,12 @@ pub(crate) const ZSTD: u8 = 1;
 pub(crate) const LZ4: u8 = 2;
 pub(crate) const BYTE_STREAM_SPLIT: u8 = 3;
 pub(crate) const PCO: u8 = 4;
+pub(crate) const ZSTD_SHARED: u8 = 5;
+pub(crate) const BYTE_STREAM_SPLIT_SHARED: u8 = 6;
+
+/// The bytes with which a frame of Zstandard begins (RFC 8878, 3.1.1). Those of its drafts begin with others, and are not
+/// decoded.
+pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The most bytes of a number of elements.
 const NUMBER_BYTES_MAX: usize = 5;
@@ -51,14 +59,32 @@ pub(crate) fn split<'a>(row: &RowType, frame: &'a [u8]) -> Result<(u8, &'a [u8])
     Err(Error::bad_frame(format!("the frame declares {number} elements of {found}, and the column has {row}")))
 }
 
-/// Checks the header of a frame, and does not decode it.
+/// Checks the header of a frame, and which dictionary it names, and does not decode it.
 ///
 /// # Errors
-/// [`Error::BadFrame`] for bytes that are no frame, and for a frame of other rows.
-pub fn check_header(row: &RowType, frame: &[u8]) -> Result<()> {
+/// [`Error::BadFrame`] for bytes that are no frame, for a frame of other rows, and for one with another dictionary.
+pub fn check_header(row: &RowType, dictionary: Option<&Dictionary>, frame: &[u8]) -> Result<()> {
     match split(row, frame)? {
         (PLAIN..=PCO, _) => Ok(()),
+        (ZSTD_SHARED | BYTE_STREAM_SPLIT_SHARED, payload) => named_dictionary(dictionary, payload).map(drop),
         (other, _) => Err(unknown(other)),
+    }
+}
+
+/// Returns the dictionary of a column if it is the one that a payload names.
+///
+/// # Errors
+/// [`Error::BadFrame`] if the column has another one, or none.
+pub(crate) fn named_dictionary<'a>(dictionary: Option<&'a Dictionary>, payload: &[u8]) -> Result<&'a Dictionary> {
+    let named = if payload.starts_with(&ZSTD_MAGIC) { get_dict_id_from_frame(payload) } else { None };
+    let Some(named) = named else { return Err(Error::bad_frame("its payload names no dictionary")) };
+    match dictionary {
+        Some(dictionary) if dictionary.id() == named.get() => Ok(dictionary),
+        Some(other) => {
+            let reason = format!("it needs the dictionary {named}, and that of the column is {}", other.id());
+            Err(Error::bad_frame(reason))
+        }
+        None => Err(Error::bad_frame(format!("it needs the dictionary {named}, and the column has none"))),
     }
 }
 

@@ -9,6 +9,9 @@
 //! [`Codec`] says how rows are written; frames say themselves how they were. `FORMAT.md` beside this crate's manifest
 //! specifies both, so that other programs can read the columns.
 //!
+//! Small rows compress badly alone. A [`Dictionary`], made of some rows of a column, has what they have in common; each row
+//! still has a frame of its own.
+//!
 //! A [`Decoder`] writes a row to memory of exactly its size, and takes no more memory than the row has bytes, whatever the
 //! frame declares; `pco` takes some hundred KiB for its tables. Encoders and decoders have buffers that they reuse: each
 //! thread needs its own.
@@ -26,6 +29,7 @@ compile_error!("rows are little-endian, and are not converted");
 mod byte_streams;
 mod codec;
 mod decoder;
+mod dictionary;
 mod dtype;
 mod encoder;
 mod error;
@@ -36,6 +40,7 @@ mod row_type;
 
 pub use codec::Codec;
 pub use decoder::Decoder;
+pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SMALL_ROW_BYTES_MAX};
 pub use dtype::Dtype;
 pub use encoder::Encoder;
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use crate::*;
 
 mod damage;
 mod fuzz;
+mod shared;
 
 /// All codecs, at their lowest, default and highest levels.
 fn codecs() -> Vec<Codec> {
@@ -20,13 +21,13 @@ fn row_type(dtype: Dtype, shape: &[usize]) -> RowType {
 
 fn frame(codec: Codec, row_type: &RowType, row: &[u8]) -> Vec<u8> {
     let mut frame = b"before".to_vec();
-    Encoder::try_new(codec).unwrap().encode(row_type, row, &mut frame).unwrap();
+    Encoder::try_new(codec, None).unwrap().encode(row_type, row, &mut frame).unwrap();
     frame.split_off(6)
 }
 
 fn decoded(row_type: &RowType, frame: &[u8]) -> Result<Vec<u8>> {
     let mut row = vec![0xa5; row_type.num_bytes()];
-    Decoder::try_new().unwrap().decode(row_type, frame, &mut row).map(|()| row)
+    Decoder::try_new().unwrap().decode(row_type, None, frame, &mut row).map(|()| row)
 }
 
 /// Rows that look like those of tables: smooth, repeated, random, and with all bits set, as some NaN have.
@@ -55,7 +56,7 @@ fn rows_of_all_types_and_codecs_come_back_bit_by_bit() {
                 for row in rows(row_type.num_bytes()) {
                     let frame = frame(codec, &row_type, &row);
                     assert!(frame.len() <= row.len() + 7, "{codec}: {} of {}", frame.len(), row.len());
-                    check_header(&row_type, &frame).unwrap();
+                    check_header(&row_type, None, &frame).unwrap();
                     assert_eq!(decoded(&row_type, &frame).unwrap(), row, "{codec} {row_type}");
                 }
             }
@@ -73,7 +74,7 @@ fn long_rows_have_several_chunks_and_may_lie_anywhere_in_memory() {
         let frame = frame(codec.parse().unwrap(), &row_type, &shifted[1..]);
         assert!(frame.len() < row.len(), "{codec}");
         let mut memory = vec![0; row.len() + 1];
-        Decoder::try_new().unwrap().decode(&row_type, &frame, &mut memory[1..]).unwrap();
+        Decoder::try_new().unwrap().decode(&row_type, None, &frame, &mut memory[1..]).unwrap();
         assert!(memory[1..] == row[..], "{codec}");
     }
 }
@@ -94,7 +95,7 @@ fn smooth_rows_become_shorter_and_random_rows_stay_as_they_are() {
 fn an_encoder_and_a_decoder_take_rows_of_any_type_one_after_the_other() {
     let mut decoder = Decoder::try_new().unwrap();
     for codec in codecs() {
-        let mut encoder = Encoder::try_new(codec).unwrap();
+        let mut encoder = Encoder::try_new(codec, None).unwrap();
         let (mut frames, mut ends, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         for (dtype, length) in [(Dtype::Int64, 40), (Dtype::UInt8, 1), (Dtype::Float16, 300), (Dtype::Int64, 40)] {
             let row_type = row_type(dtype, &[length]);
@@ -106,7 +107,7 @@ fn an_encoder_and_a_decoder_take_rows_of_any_type_one_after_the_other() {
         let mut start = 0;
         for (end, (row_type, row)) in ends.into_iter().zip(expected) {
             let mut memory = vec![0; row.len()];
-            decoder.decode(&row_type, &frames[start..end], &mut memory).unwrap();
+            decoder.decode(&row_type, None, &frames[start..end], &mut memory).unwrap();
             assert_eq!(memory, row, "{codec}");
             start = end;
         }

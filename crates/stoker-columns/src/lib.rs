@@ -54,9 +54,9 @@ pub use ingest::{Conversion, Ingest, ingest};
 pub use kind::{ColumnKind, is_heavy, kind_of};
 pub use lossy::LossyColumn;
 pub use metadata::{
-    CODEC_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR, HEAVY_KEY,
-    KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, LOSSY_KEY, MASK_KEY, PERMUTATION_KEY, SHAPE_KEY,
-    VARIABLE_SHAPE_TENSOR, same_meaning,
+    CODEC_KEY, DICTIONARY_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY,
+    FIXED_SHAPE_TENSOR, HEAVY_KEY, KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, LOSSY_KEY, MASK_KEY,
+    PERMUTATION_KEY, SHAPE_KEY, VARIABLE_SHAPE_TENSOR, same_meaning,
 };
 pub use mismatch::Mismatch;
 pub use numpy::{Nulls, NumpyShape, Rows};
@@ -64,7 +64,7 @@ pub use row_validity::{column_validity, row_validity};
 pub use storage::Storage;
 pub use tensor::{Element, SmallFloat, TensorSpec, TensorType, fitting, fitting_schema, is_bfloat16};
 pub use width::{HEAVY_ROW_BYTES, fixed_row_bytes};
-pub use written::{WrongValue, fit, target_schema, wrong_value};
+pub use written::{WrongValue, fit, may_have_dictionaries, target_schema, with_dictionaries, wrong_value};
 
 /// The kinds that metadata marks. A mark says what the values mean; where it says nothing, they are treated as the kind
 /// of their type is.

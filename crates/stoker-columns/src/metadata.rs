@@ -23,6 +23,8 @@ pub const KIND_COMPRESSED_TENSOR: &str = "compressed_tensor";
 /// Field metadata key for how the values of a column are compressed, such as `pco:8`. On a column of other kinds than
 /// compressed tensors, it chooses how the column is written (`chosen_codec`).
 pub const CODEC_KEY: &str = "stoker.codec";
+/// Field metadata key for the dictionary with which small compressed tensors are compressed, in base64.
+pub const DICTIONARY_KEY: &str = "stoker.dictionary";
 /// Field metadata key for the sizes of the stored dimensions of compressed tensors, as JSON.
 pub const SHAPE_KEY: &str = "stoker.shape";
 /// Field metadata keys for the parameters `permutation` and `dim_names` of compressed tensors, as JSON.
@@ -45,8 +47,8 @@ pub const MASK_KEY: &str = "stoker.mask";
 const OWN_PREFIX: &str = "stoker.";
 
 /// The keys that tell what values of a type mean.
-const MEANING_KEYS: [&str; 6] =
-    [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY, SHAPE_KEY, PERMUTATION_KEY];
+const MEANING_KEYS: [&str; 7] =
+    [EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY, KIND_KEY, DTYPE_KEY, SHAPE_KEY, PERMUTATION_KEY, DICTIONARY_KEY];
 
 /// Returns whether the metadata of two fields gives values of the same type the same meaning.
 pub fn same_meaning(left: &Field, right: &Field) -> bool {

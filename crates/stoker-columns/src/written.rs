@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use stoker_codec::SMALL_ROW_BYTES_MAX;
 
 use crate::lossy::without_codec;
 use crate::{
@@ -42,6 +43,29 @@ pub fn target_schema(incoming: &Schema, existing: Option<&Schema>) -> Result<Sch
         })
     };
     Ok(Arc::new(Schema::new(incoming.fields().iter().map(field).collect::<Result<Vec<_>, ArrowError>>()?)))
+}
+
+/// Whether columns of a new table may get dictionaries of [`with_dictionaries`].
+pub fn may_have_dictionaries(target: &Schema) -> bool {
+    target.fields().iter().any(|field| {
+        let tensor = CompressedTensor::try_of(field).ok().flatten();
+        tensor.is_some_and(|tensor| tensor.dictionary.is_none() && tensor.row().num_bytes() <= SMALL_ROW_BYTES_MAX)
+    })
+}
+
+/// Returns the schema of a new table whose columns of small compressed tensors have dictionaries, which are made of the
+/// first rows. Columns for which that is of no use stay as they are, as do those whose rows do not fit, which the writer
+/// refuses.
+pub fn with_dictionaries(target: &Schema, first: &RecordBatch) -> SchemaRef {
+    let with_dictionary = |field: &FieldRef, column: &ArrayRef| {
+        let tensor = CompressedTensor::try_of(field).ok()??;
+        let tensor = tensor.with_dictionary(column).ok()?;
+        tensor.dictionary.is_some().then(|| Arc::new(tensor.to_field(field.name())))
+    };
+    let columns = target.fields().iter().zip(first.columns());
+    let fields: Vec<FieldRef> =
+        columns.map(|(field, column)| with_dictionary(field, column).unwrap_or_else(|| field.clone())).collect();
+    Arc::new(Schema::new_with_metadata(fields, target.metadata().clone()))
 }
 
 /// Returns the batch with the types of `target`. Tensors that the target compresses are compressed; other values are not

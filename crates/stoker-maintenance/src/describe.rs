@@ -35,7 +35,10 @@ pub(crate) fn layout(table: &Table, field: &Field, survey: &ColumnSurvey) -> Col
         (None, Some(lossy)) => lossy.plain_row_bytes(field),
         (None, None) => None,
     };
-    let codec = compressed.map(|tensor| tensor.codec.to_string());
+    let codec = compressed.map(|tensor| match tensor.dictionary {
+        Some(_) => format!("{} with a dictionary", tensor.codec),
+        None => tensor.codec.to_string(),
+    });
     ColumnLayout {
         name: field.name().clone(),
         data_type: field.data_type().to_string(),

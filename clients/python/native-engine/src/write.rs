@@ -5,7 +5,10 @@ use arrow_schema::{Schema, SchemaRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{Error, Result, refuse_view};
-use stoker_columns::{Mismatch, WrongValue, fit, is_compressed_tensor, target_schema, wrong_value};
+use stoker_columns::{
+    Mismatch, WrongValue, fit, is_compressed_tensor, may_have_dictionaries, target_schema, with_dictionaries,
+    wrong_value,
+};
 use stoker_lake::{CommitMode, LakeStore, TableWriter, WriteOptions};
 use stoker_python::{OpenWrite, PlannedWrite, WriteRequest};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
@@ -29,8 +32,15 @@ struct Open {
     name: TableName,
     mode: CommitMode,
     target: SchemaRef,
-    writer: TableWriter,
+    writer: OpenWriter,
     num_rows: u64,
+}
+
+/// The writer of the rows.
+enum OpenWriter {
+    /// It is opened for the first rows, of which dictionaries of small tensors are made.
+    AtFirstRows(WriteOptions),
+    Ready(Box<TableWriter>),
 }
 
 /// Looks up the table. An error leaves the table as it was.
@@ -80,7 +90,11 @@ impl PlannedWrite for Planned {
             let for_append = matches!(mode, CommitMode::Append | CommitMode::CreateOrAppend);
             let target = target_schema(&incoming, existing.as_deref().filter(|_| for_append));
             let target = target.map_err(|source| Error::invalid(source.to_string()))?;
-            let writer = lake.writer(&name, &target, for_append, options).await?;
+            let is_new = !for_append || existing.is_none();
+            let writer = match is_new && may_have_dictionaries(&target) {
+                true => OpenWriter::AtFirstRows(options),
+                false => OpenWriter::Ready(Box::new(lake.writer(&name, &target, for_append, options).await?)),
+            };
             Ok(Box::new(Open { lake, name, mode, target, writer, num_rows: 0 }) as Box<dyn OpenWrite>)
         }
         .boxed()
@@ -90,6 +104,9 @@ impl PlannedWrite for Planned {
 impl OpenWrite for Open {
     fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>> {
         async move {
+            if batch.num_rows() > 0 {
+                self.open_writer(&batch).await?;
+            }
             let at_once = self.rows_at_once(&batch);
             let (mut start, num_rows) = (0, batch.num_rows());
             loop {
@@ -104,12 +121,20 @@ impl OpenWrite for Open {
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
-        self.writer.abort().boxed()
+        async move {
+            if let OpenWriter::Ready(writer) = self.writer {
+                writer.abort().await;
+            }
+        }
+        .boxed()
     }
 
-    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+    fn finish(mut self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
         async move {
+            let none = RecordBatch::new_empty(self.target.clone());
+            self.open_writer(&none).await?;
             let Open { lake, name, mode, writer, .. } = *self;
+            let OpenWriter::Ready(writer) = writer else { return Err(Error::internal("a writer that was not opened")) };
             let schema = writer.schema();
             let fragments = writer.finish().await?;
             Ok(lake.commit(&name, &schema, mode, fragments, None).await?)
@@ -119,6 +144,17 @@ impl OpenWrite for Open {
 }
 
 impl Open {
+    /// Opens the writer, if it waits for the first rows.
+    async fn open_writer(&mut self, first: &RecordBatch) -> Result<()> {
+        if let OpenWriter::AtFirstRows(options) = &self.writer {
+            self.target = with_dictionaries(&self.target, first);
+            let is_append = matches!(self.mode, CommitMode::Append | CommitMode::CreateOrAppend);
+            let writer = self.lake.writer(&self.name, &self.target, is_append, options.clone()).await?;
+            self.writer = OpenWriter::Ready(Box::new(writer));
+        }
+        Ok(())
+    }
+
     /// Returns how many rows of a batch are written at once: all, unless some are compressed.
     fn rows_at_once(&self, batch: &RecordBatch) -> usize {
         if !self.target.fields().iter().any(|field| is_compressed_tensor(field)) {
@@ -138,7 +174,11 @@ impl Open {
             return Err(self.invalid(wrong));
         }
         self.num_rows += batch.num_rows() as u64;
-        Ok(self.writer.write(&batch).await?)
+        match &mut self.writer {
+            OpenWriter::Ready(writer) => Ok(writer.write(&batch).await?),
+            // The batches so far had no rows.
+            OpenWriter::AtFirstRows(_) => Ok(()),
+        }
     }
 
     fn invalid(&self, wrong: WrongValue) -> Error {

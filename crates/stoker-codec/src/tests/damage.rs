@@ -22,7 +22,7 @@ fn frames_of_other_rows_are_refused_by_their_headers() {
             (row_type(Dtype::Int32, &[32]), "32 elements of float32, and the column has 32 elements of int32"),
         ] {
             assert!(bad(&other, &frame).contains(found), "{codec}");
-            assert!(check_header(&other, &frame).is_err());
+            assert!(check_header(&other, None, &frame).is_err());
         }
     }
 }
@@ -37,7 +37,9 @@ fn headers_are_checked() {
         (&[0x10, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "number of elements is damaged"),
         (&[0x10, 1, 0xff, 0xff, 0xff, 0xff, 0x7f], "34359738367 elements of uint8"),
         (&[0x20, 1, 4, 1, 2, 3, 4], "version 2"),
-        (&[0x15, 1, 4, 1, 2, 3, 4], "unknown codec 5"),
+        (&[0x17, 1, 4, 1, 2, 3, 4], "unknown codec 7"),
+        (&[0x15, 1, 4, 1, 2, 3, 4], "names no dictionary"),
+        (&[0x16, 1, 4], "names no dictionary"),
         (&[0x10, 99, 4, 1, 2, 3, 4], "the unknown type 99"),
         (&[0x10, 1, 4, 1, 2, 3], "payload has 3 bytes, and the row has 4"),
         (&[0x10, 1, 4, 1, 2, 3, 4, 5], "payload has 5 bytes, and the row has 4"),
@@ -47,7 +49,7 @@ fn headers_are_checked() {
     ] {
         assert!(bad(&bytes, frame).contains(part), "{frame:x?}: {}", bad(&bytes, frame));
     }
-    assert!(check_header(&bytes, &[0x15, 1, 4]).is_err());
+    assert!(check_header(&bytes, None, &[0x17, 1, 4]).is_err());
 }
 
 #[test]

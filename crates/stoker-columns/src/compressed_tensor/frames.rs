@@ -25,7 +25,9 @@ impl CompressedTensor {
         let rows = bytes.as_slice_mut().chunks_exact_mut(row_bytes);
         for (row, (frame, memory)) in frames.into_iter().zip(rows).enumerate() {
             if let Some(frame) = frame {
-                decoder.decode(&self.row, frame, memory).map_err(|error| fail(Some(row), error.to_string()))?;
+                decoder
+                    .decode(&self.row, self.dictionary.as_ref(), frame, memory)
+                    .map_err(|error| fail(Some(row), error.to_string()))?;
             }
         }
         let elements = ArrayData::builder(self.element())
@@ -48,7 +50,7 @@ impl CompressedTensor {
         for (row, frame) in frames.into_iter().enumerate() {
             if let Some(frame) = frame {
                 let found = |error| Mismatch::new(Some(row), expected(), format!("other bytes ({error})"));
-                check_header(&self.row, frame).map_err(found)?;
+                check_header(&self.row, self.dictionary.as_ref(), frame).map_err(found)?;
             }
         }
         Ok(())

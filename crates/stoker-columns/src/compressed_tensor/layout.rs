@@ -4,21 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use stoker_codec::{Codec, Dtype, RowType};
+use stoker_codec::{Codec, DICTIONARY_BYTES_MAX, Dictionary, Dtype, RowType};
 
 use super::is_compressed_tensor;
 use crate::numpy::{NUMBERS, number_name};
 use crate::tensor::{Dimensions, parameters};
 use crate::{
-    CODEC_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, FIXED_SHAPE_TENSOR,
-    KIND_COMPRESSED_TENSOR, KIND_KEY, PERMUTATION_KEY, SHAPE_KEY, SmallFloat, TensorType,
+    CODEC_KEY, DICTIONARY_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY,
+    FIXED_SHAPE_TENSOR, KIND_COMPRESSED_TENSOR, KIND_KEY, PERMUTATION_KEY, SHAPE_KEY, SmallFloat, TensorType,
 };
 
 /// The keys that [`CompressedTensor`] reads and writes.
-const OWN_KEYS: [&str; 8] = [
+const OWN_KEYS: [&str; 9] = [
     KIND_KEY,
     CODEC_KEY,
+    DICTIONARY_KEY,
     DTYPE_KEY,
     SHAPE_KEY,
     PERMUTATION_KEY,
@@ -32,6 +35,8 @@ const OWN_KEYS: [&str; 8] = [
 pub struct CompressedTensor {
     /// How rows are compressed when they are written.
     pub codec: Codec,
+    /// What small rows have in common.
+    pub dictionary: Option<Dictionary>,
     pub(super) row: RowType,
     /// The sizes of the dimensions, as they are stored.
     shape: Vec<usize>,
@@ -72,8 +77,13 @@ impl CompressedTensor {
             .map_err(|error| format!("its metadata {SHAPE_KEY} is {sizes:.80}, no list of sizes: {error}"))?;
         let row = RowType::try_new(dtype, &shape).map_err(|error| format!("its metadata {SHAPE_KEY}: {error}"))?;
         let (permutation, dim_names) = (json(PERMUTATION_KEY)?, json(DIM_NAMES_KEY)?);
+        let dictionary = match metadata.get(DICTIONARY_KEY).map(|text| dictionary(text)) {
+            None => None,
+            Some(Ok(dictionary)) => Some(dictionary),
+            Some(Err(reason)) => return Err(format!("its metadata {DICTIONARY_KEY}: {reason}")),
+        };
         let others = others(metadata);
-        let tensor = Self { codec, row, shape, permutation, dim_names, others };
+        let tensor = Self { codec, dictionary, row, shape, permutation, dim_names, others };
         match Dimensions::parse(&tensor.parameters(), tensor.shape.len()) {
             Some(_) => Ok(Some(tensor)),
             None => {
@@ -98,7 +108,7 @@ impl CompressedTensor {
         let is_tensor = plain.metadata().contains_key(EXTENSION_NAME_KEY);
         let of_tensor = |key: &str| if is_tensor { parameter(key) } else { None };
         let (permutation, dim_names) = (of_tensor("permutation"), of_tensor("dim_names"));
-        Ok(Self { codec, row, shape, permutation, dim_names, others: others(plain.metadata()) })
+        Ok(Self { codec, dictionary: None, row, shape, permutation, dim_names, others: others(plain.metadata()) })
     }
 
     /// Whether a column of tensors or vectors has the rows of this one.
@@ -116,6 +126,7 @@ impl CompressedTensor {
         let own = [
             (KIND_KEY, Some(KIND_COMPRESSED_TENSOR.to_string())),
             (CODEC_KEY, Some(self.codec.to_string())),
+            (DICTIONARY_KEY, self.dictionary.as_ref().map(|dictionary| STANDARD.encode(dictionary.bytes()))),
             (DTYPE_KEY, Some(self.row.dtype().name().to_string())),
             (SHAPE_KEY, Some(serde_json::json!(self.shape).to_string())),
             (PERMUTATION_KEY, self.permutation.as_ref().map(json)),
@@ -169,6 +180,15 @@ impl CompressedTensor {
         }
         parameters
     }
+}
+
+/// Reads a dictionary in base64. A longer text than that of the largest dictionary is not decoded.
+fn dictionary(text: &str) -> Result<Dictionary, String> {
+    if text.len() > DICTIONARY_BYTES_MAX.div_ceil(3) * 4 {
+        return Err(format!("its {} characters are more than a dictionary has", text.len()));
+    }
+    let bytes = STANDARD.decode(text).map_err(|error| format!("it is no base64: {error}"))?;
+    Dictionary::parse(&bytes).map_err(|error| error.to_string())
 }
 
 /// The metadata that says nothing about tensors, frames, and the encodings of Lance.

@@ -7,8 +7,9 @@ use std::thread::{available_parallelism, scope};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, LargeBinaryArray};
 use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
-use stoker_codec::Encoder;
+use stoker_codec::{Dictionary, Encoder, SMALL_ROW_BYTES_MAX};
 
 use super::CompressedTensor;
 use crate::Mismatch;
@@ -48,7 +49,36 @@ impl CompressedTensor {
     /// # Errors
     /// Values of another type or length, and nulls; the first row that is null.
     pub fn compress(&self, column: &ArrayRef) -> Result<ArrayRef, Mismatch> {
-        let expected = || format!("{} without nulls", self.row);
+        let tensors = self.elements(column)?;
+        let failed = |error| Mismatch::new(None, self.expected(), error);
+        self.compress_rows(tensors.as_fixed_size_list()).map_err(failed)
+    }
+
+    /// Returns the column with a dictionary that is made of some rows, if they are small and it makes them clearly shorter.
+    /// Frames need the dictionary from then on, so that only the column of a new table gets one.
+    ///
+    /// # Errors
+    /// As for [`CompressedTensor::compress`].
+    pub fn with_dictionary(mut self, column: &ArrayRef) -> Result<Self, Mismatch> {
+        if self.dictionary.is_some() || self.row.num_bytes() > SMALL_ROW_BYTES_MAX {
+            return Ok(self);
+        }
+        let tensors = self.elements(column)?;
+        let failed = |error: String| Mismatch::new(None, self.expected(), error);
+        let data = tensors.to_data();
+        let bytes = self.bytes(&data).map_err(failed)?;
+        let trained = Dictionary::train(self.codec, &self.row, bytes).map_err(|error| failed(error.to_string()))?;
+        self.dictionary = trained;
+        Ok(self)
+    }
+
+    fn expected(&self) -> String {
+        format!("{} without nulls", self.row)
+    }
+
+    /// Returns tensors or vectors of the rows of this column, without nulls.
+    fn elements(&self, column: &ArrayRef) -> Result<ArrayRef, Mismatch> {
+        let expected = || self.expected();
         let item = Arc::new(Field::new("item", self.element(), false));
         let length = i32::try_from(self.row.num_elements()).unwrap_or(i32::MAX);
         let plain = Field::new("x", DataType::FixedSizeList(item, length), false);
@@ -61,16 +91,21 @@ impl CompressedTensor {
             let row = (0..column.len()).find(|row| column.is_null(*row));
             return Err(Mismatch::new(row, expected(), "null"));
         }
-        let tensors = fit_elements(&plain, column).map_err(|_| Mismatch::new(None, expected(), "a null element"))?;
-        self.compress_rows(tensors.as_fixed_size_list()).map_err(|error| Mismatch::new(None, expected(), error))
+        fit_elements(&plain, column).map_err(|_| Mismatch::new(None, expected(), "a null element"))
+    }
+
+    /// Returns the bytes of some tensors.
+    fn bytes<'a>(&self, tensors: &'a ArrayData) -> Result<&'a [u8], String> {
+        let row_bytes = self.row.num_bytes();
+        let elements = tensors.child_data().first().ok_or("tensors without elements")?;
+        let start = (elements.offset() + tensors.offset() * self.row.num_elements()) * self.row.dtype().width();
+        let bytes = elements.buffers().first().map(Buffer::as_slice).unwrap_or_default();
+        bytes.get(start..start + tensors.len() * row_bytes).ok_or_else(|| "a tensor that ends early".into())
     }
 
     fn compress_rows(&self, tensors: &FixedSizeListArray) -> Result<ArrayRef, String> {
-        let data = tensors.values().to_data();
-        let row_bytes = self.row.num_bytes();
-        let start = (data.offset() + tensors.offset() * self.row.num_elements()) * self.row.dtype().width();
-        let bytes = data.buffers().first().map(Buffer::as_slice).unwrap_or_default();
-        let bytes = bytes.get(start..start + tensors.len() * row_bytes).ok_or("a tensor that ends early")?;
+        let data = tensors.to_data();
+        let (bytes, row_bytes) = (self.bytes(&data)?, self.row.num_bytes());
         let parts = in_parts(bytes, row_bytes, |rows| self.frames(rows))?;
         let lengths = parts.iter().flat_map(|(_, lengths)| lengths.iter().copied());
         let offsets = OffsetBuffer::<i64>::from_lengths(lengths);
@@ -87,7 +122,7 @@ impl CompressedTensor {
     }
 
     fn frames(&self, rows: &[u8]) -> Result<Frames, String> {
-        let mut encoder = Encoder::try_new(self.codec).map_err(|error| error.to_string())?;
+        let mut encoder = Encoder::try_new(self.codec, self.dictionary.as_ref()).map_err(|error| error.to_string())?;
         let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(rows.len() / self.row.num_bytes()));
         for row in rows.chunks_exact(self.row.num_bytes()) {
             let before = frames.len();

@@ -118,6 +118,70 @@ fn damaged_metadata_is_named() {
     assert!(CompressedTensor::try_of(&other).expect_err("numbers").contains("Int32"));
 }
 
+/// Rows of twelve of forty patterns of eight numbers.
+fn patterns(rows: usize) -> ArrayRef {
+    let mut state = 7_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as u32
+    };
+    let patterns: Vec<Vec<f32>> = (0..40).map(|_| (0..8).map(|_| random() as f32 * 1e-4).collect()).collect();
+    let values = (0..12 * rows).flat_map(|_| patterns[random() as usize % 40].clone());
+    Arc::new(Float32Array::from_iter_values(values))
+}
+
+#[test]
+fn small_rows_of_a_new_table_share_a_dictionary() {
+    let plain = tensor(DataType::Float32, &[12, 8]);
+    let target = target_schema(&Schema::new(vec![with_codec(&plain, "zstd:5")]), None).expect("a schema");
+    assert!(may_have_dictionaries(&target));
+    let values = column(&plain, patterns(3_000));
+    let schema = Arc::new(Schema::new(vec![plain.clone()]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![values.clone()]).expect("a batch");
+    let shared = with_dictionaries(&target, &batch);
+    let field = shared.field(0);
+    let tensor = CompressedTensor::try_of(field).expect("metadata").expect("tensors");
+    assert!(tensor.dictionary.is_some() && !may_have_dictionaries(&shared));
+    assert_eq!((tensor.codec.to_string().as_str(), &tensor.to_field("x")), ("zstd:5", field));
+    assert!(!tensor.tensor_field("x").metadata().contains_key(DICTIONARY_KEY));
+    // Later rows are shorter than without, and come back.
+    let later = column(&plain, patterns(3_100)).slice(3_000, 100);
+    let alone = compressed(&plain, "zstd:5");
+    let (frames, longer) = (tensor.compress(&later).expect("frames"), alone.compress(&later).expect("frames"));
+    let bytes = |frames: &ArrayRef| frames.as_binary::<i64>().values().len();
+    assert!(2 * bytes(&frames) < bytes(&longer), "{} and {}", bytes(&frames), bytes(&longer));
+    let back = tensor.decompress(&frames).expect("tensors");
+    assert_eq!(
+        back.as_fixed_size_list().values(),
+        &alone.decompress(&longer).expect("tensors").as_fixed_size_list().values().clone()
+    );
+    assert_eq!(*tensor.decompress(&longer).expect("frames without it"), *back);
+    // A table with the dictionary keeps it, and its frames fit no other column.
+    let appended = target_schema(&schema, Some(&shared)).expect("a schema");
+    assert_eq!(appended.field(0), field);
+    let refused = kind_of(&alone.to_field("x")).check(&alone.to_field("x"), &frames).expect_err("no dictionary");
+    assert!(refused.found.contains("the column has none"), "{refused}");
+    assert!(alone.decompress(&frames).expect_err("no dictionary").found.contains("the column has none"));
+    // Few rows and nulls make none.
+    for few in [batch.slice(0, 100), RecordBatch::new_empty(schema)] {
+        assert_eq!(with_dictionaries(&target, &few), target);
+    }
+}
+
+#[test]
+fn damaged_dictionaries_are_named() {
+    let field = compressed(&tensor(DataType::Float32, &[2, 3]), "zstd").to_field("x");
+    for (value, part) in [
+        ("?", "no base64"),
+        ("AAAA", "no dictionary of Zstandard"),
+        ("N6Qw7AEAAAAAAAAA", "it is damaged"),
+        (&"A".repeat(87_385)[..], "87385 characters"),
+    ] {
+        let error = CompressedTensor::try_of(&with(field.clone(), &[(DICTIONARY_KEY, value)])).expect_err(part);
+        assert!(error.contains(part) && error.contains(DICTIONARY_KEY), "{error}");
+    }
+}
+
 #[test]
 fn values_that_do_not_fit_are_named() {
     let tensor = compressed(&tensor(DataType::Float32, &[2, 3]), "zstd");

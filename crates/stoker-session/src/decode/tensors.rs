@@ -57,7 +57,8 @@ impl ValueDecoder for TensorDecoder {
                 Some(decoder) => decoder,
                 None => decoder.insert(Decoder::try_new().map_err(BadValue::fatal)?),
             };
-            decoder.decode(&self.tensor.row(), frame, tensor).map_err(BadValue::new)
+            let dictionary = self.tensor.dictionary.as_ref();
+            decoder.decode(&self.tensor.row(), dictionary, frame, tensor).map_err(BadValue::new)
         })
     }
 }
