@@ -6,7 +6,7 @@ use arrow_schema::{ArrowError, Field, Schema};
 use crate::ingest::{Cast, Ingest};
 use crate::metadata::HEAVY_KEY;
 use crate::scalar::Scalar;
-use crate::{HEAVY_ROW_BYTES, MARKED, Mismatch, NumpyShape, Storage, TYPES, fixed_row_bytes};
+use crate::{HEAVY_ROW_BYTES, MARKED, Mismatch, NumpyShape, Storage, TYPES, fixed_row_bytes, is_blob};
 
 /// A kind of column: what is the same for all columns whose values mean the same.
 ///
@@ -91,9 +91,13 @@ pub(crate) fn of_type(field: &Field) -> &'static dyn ColumnKind {
 /// Returns whether a column is heavy: streams fetch its values by chunk scans, and filtering does not read it unless a
 /// predicate names it.
 ///
-/// [`HEAVY_KEY`] decides where it is present. Otherwise a fixed-width column is heavy if it has more than
-/// [`HEAVY_ROW_BYTES`] per row, and a binary column is always heavy. Texts and lists of variable length are light.
+/// A column of Lance blobs is heavy: a scan of its pages gives no values. For others, [`HEAVY_KEY`] decides where it is
+/// present. Otherwise a fixed-width column is heavy if it has more than [`HEAVY_ROW_BYTES`] per row, and a binary
+/// column is always heavy. Texts and lists of variable length are light.
 pub fn is_heavy(field: &Field) -> bool {
+    if is_blob(field) {
+        return true;
+    }
     match field.metadata().get(HEAVY_KEY).map(String::as_str) {
         Some("true") => true,
         Some("false") => false,

@@ -46,7 +46,7 @@ pub mod vector;
 mod width;
 mod written;
 
-pub use blob::is_blob;
+pub use blob::{blob_as_binary, has_nested_blobs, is_blob, without_blob_mark};
 pub use compressed_tensor::{CompressedTensor, chosen_codec, is_compressed_tensor, with_codec};
 pub use dense_values::dense_values;
 pub use encoded_image::is_encoded_image;

@@ -213,6 +213,25 @@ fn each_field_has_its_kind() {
     }
 }
 
+/// A blob column is read as binary values, in whichever way Lance marks it, and written as a plain column.
+#[test]
+fn blobs_are_read_as_binary_columns() {
+    use DataType::*;
+    let descriptor = Field::new("x", Struct(vec![field(LargeBinary), field(Utf8).with_name("uri")].into()), true);
+    let typed = [(EXTENSION_NAME_KEY, "lance.blob.v2"), (EXTENSION_METADATA_KEY, ""), (HEAVY_KEY, "false")];
+    for marked in [with(descriptor, &typed), with(field(LargeBinary), &[("lance-encoding:blob", "yes")])] {
+        let read = blob_as_binary(&marked);
+        assert_eq!((read.name(), read.data_type(), read.is_nullable()), (marked.name(), &LargeBinary, true));
+        assert_eq!((kind_of(&read).name(), is_heavy(&read)), ("blob", true), "{read:?}");
+        assert_eq!(read.metadata().get(EXTENSION_NAME_KEY), None);
+        let written = without_blob_mark(&read);
+        assert_eq!((kind_of(&written).name(), written.data_type()), ("binary", &LargeBinary));
+        assert!(!has_nested_blobs(&marked));
+        let list = Field::new("l", List(Arc::new(Field::new("s", Struct(vec![marked].into()), true))), true);
+        assert!(has_nested_blobs(&list) && !is_blob(&list));
+    }
+}
+
 #[test]
 fn names_of_kinds_differ() {
     let mut names: Vec<&str> = MARKED.iter().chain(&TYPES).map(|kind| kind.name()).collect();

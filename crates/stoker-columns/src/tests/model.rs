@@ -74,6 +74,9 @@ fn dtype(data_type: &DataType) -> String {
 }
 
 pub(super) fn is_heavy(field: &Field) -> bool {
+    if is_blob(field) {
+        return true;
+    }
     match field.metadata().get(HEAVY_KEY).map(String::as_str) {
         Some("true") => return true,
         Some("false") => return false,
