@@ -15,7 +15,7 @@ use stoker_types::{BranchInfo, ErrorKind, TableName};
 use uuid::Uuid;
 
 use crate::again::again;
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::{Error, HeldVersions, LakeStore, Objects, PutOutcome, Result, Table};
 
 /// The time after which files of a branch without a name are left over: whoever made or dropped it was interrupted.

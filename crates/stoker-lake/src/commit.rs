@@ -262,6 +262,7 @@ impl LakeStore {
                 Err(Error::NotFound { what, hint: "; create it first".into() })
             }
             (CommitMode::Append | CommitMode::CreateOrAppend, Some(table)) => {
+                table.refuse_rows_with_blobs()?;
                 check_schema(name, &table.schema(), schema)?;
                 fits(table.dataset().schema())?;
                 Ok(Operation::Append { fragments })

@@ -12,9 +12,8 @@ use lance::dataset::{CommitBuilder, WriteDestination};
 use lance_table::transaction::{Operation, TransactionBuilder, UpdateMode};
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
-use crate::caught::caught;
 use crate::commit::{is_conflict, lost, transaction};
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::row_id_set::row_offset;
 use crate::{ChangeNote, Error, LakeStore, Result, Table};
 

@@ -16,8 +16,7 @@ use roaring::RoaringBitmap;
 use stoker_store::seal::seal;
 use stoker_types::to_usize;
 
-use crate::caught::caught;
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::{Error, Result, Table};
 
 /// The maximum number of deletion files that are read at the same time.

@@ -22,9 +22,8 @@ use stoker_pages::{have_rows, misplaced};
 use stoker_store::sectors::is_checked_name;
 use stoker_types::to_usize;
 
-use crate::caught::caught;
 use crate::checksums::{Checksums, FileChecksums};
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
 use crate::row_id_set::fragment_id;

@@ -7,7 +7,7 @@ use lance_core::error::CommitStatusUnknownError;
 use stoker_store::{Finding, first_line, is_of_outage, is_of_overload};
 use stoker_types::{ErrorKind, HasKind};
 
-use crate::caught::Panicked;
+use crate::damage::Panicked;
 
 /// Parts of Lance's messages about bytes that it cannot decode. The functions of Lance 14.0.2 that are named here
 /// return I/O errors that have nothing but a message.

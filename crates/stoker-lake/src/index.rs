@@ -29,8 +29,8 @@ use stoker_types::{ErrorKind, IndexInfo, ProgressSink, SnapshotRef, StatementPro
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::caught::caught;
 use crate::commit::{is_conflict, lost, transaction};
+use crate::damage::caught;
 use crate::probes::SearchedIndex;
 use crate::text::index_params;
 use crate::{Error, LakeStore, Metric, Result, Table};

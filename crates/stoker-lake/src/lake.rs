@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{FieldRef, Fields, Schema, SchemaRef};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
@@ -11,15 +11,15 @@ use lance::session::Session;
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use stoker_columns::{blob_as_binary, is_blob};
 use stoker_store::{
     AtomicCreate, Breaker, DirectStore, StoreRequests, first_line, is_remote, normalised_uri, without_secrets,
 };
 use stoker_types::{ErrorKind, MAIN_BRANCH, Snapshot, SnapshotRef, TableName, TagName};
 
 use crate::again::again;
-use crate::caught::caught;
 use crate::checksums::ChecksumCache;
-use crate::damage::opening_error;
+use crate::damage::{caught, opening_error};
 use crate::dense::DenseCache;
 use crate::direct::direct_store;
 use crate::error::interpret;
@@ -30,6 +30,7 @@ use crate::lists::ListCache;
 use crate::newest::{Found, NewestTables};
 use crate::objects::FOLDER;
 use crate::probes::MeasuredIndexes;
+use crate::survey::BlobSizes;
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// The maximum number of listings in flight at once.
@@ -66,6 +67,7 @@ pub(crate) struct LakeInner {
     pub dense: DenseCache,
     pub lists: ListCache,
     pub checksums: ChecksumCache,
+    pub blob_sizes: BlobSizes,
     pub checked: Checked,
     pub atomic_create: AtomicCreate,
     /// Held while a commit of this process searches for its idempotency key and commits.
@@ -146,6 +148,7 @@ impl LakeStore {
             dense,
             lists: ListCache::default(),
             checksums,
+            blob_sizes: BlobSizes::default(),
             checked,
             atomic_create: AtomicCreate::new(interpret),
             committing,
@@ -445,10 +448,16 @@ async fn with_schema(
 ) -> lance_core::Result<(Dataset, SchemaRef)> {
     let opened = caught(async move {
         let dataset = opening.await?;
-        let schema: SchemaRef = Arc::new(Schema::from(dataset.schema()));
+        let schema = Arc::new(read_schema(&Schema::from(dataset.schema())));
         Ok::<_, lance_core::Error>((dataset, schema))
     });
     opened.await
+}
+
+/// Returns the schema with which a table is read: the values of blobs are binary.
+fn read_schema(schema: &Schema) -> Schema {
+    let field = |field: &FieldRef| if is_blob(field) { Arc::new(blob_as_binary(field)) } else { field.clone() };
+    Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Fields>(), schema.metadata().clone())
 }
 
 /// Describes the up to ten versions nearest to one that does not exist, as a hint for an error.

@@ -24,8 +24,8 @@
 
 mod again;
 mod allowance;
+mod blobs;
 mod branches;
-mod caught;
 mod change;
 mod checksums;
 mod cleanup;

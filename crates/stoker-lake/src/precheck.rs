@@ -1,20 +1,20 @@
 //! Checks before Lance reads data files: for damage that Lance would not notice or that would crash it, and for columns
-//! of Lance's blob types, which only Lance's own blob interface can read.
+//! of Lance's blob types, of which a scan would give descriptors.
 
 use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_core::datatypes::Field;
 use lance_table::format::Fragment;
-use stoker_columns::is_blob;
+use stoker_columns::{has_nested_blobs, is_blob};
 use stoker_types::to_usize;
 
 use crate::dense::FOOTERS_IN_FLIGHT;
 use crate::{Error, Result, ScanRequest, Table};
 
-/// The remedy that error messages recommend for blob columns.
-pub const BLOB_REMEDY: &str = "store the values as plain binary: read them with lance.LanceDataset.take_blobs, and write them \
-                                 with lake.create_table, JPEG, PNG and WebP files as encoded_images";
+/// The remedy that messages recommend for blob columns.
+pub const BLOB_REMEDY: &str =
+    "copy the table by CREATE TABLE ... AS SELECT, which stores the values as a plain binary column";
 
 /// The prefix of the types of fixed-size lists in Lance's schemas.
 const LISTS: &str = "fixed_size_list:";
@@ -30,24 +30,60 @@ pub(crate) enum Checked {
 }
 
 impl Table {
-    /// Refuses to read blob columns. The bytes of a blob lie outside the column's pages, and a scan would return blob
-    /// descriptors instead of the values.
+    /// Refuses to scan blob columns, or to write their values. A scan would return descriptors instead of the values.
     ///
     /// # Errors
     /// `InvalidRequest`, which names the first blob column and the remedy.
-    pub fn refuse_blobs<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    pub(crate) fn refuse_blobs<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let schema = self.schema();
         for column in columns {
+            self.refuse_nested_blobs([column])?;
             if schema.field_with_name(column).is_ok_and(is_blob) {
                 return Err(Error::InvalidRequest {
-                    attempted: format!("reading column {column} of table {}", self.snapshot()),
-                    reason: format!(
-                        "it is a blob column of Lance, which Stoker does not read; leave it out, or {BLOB_REMEDY}"
-                    ),
+                    attempted: format!("scanning or changing column {column} of table {}", self.snapshot()),
+                    reason: format!("it has blobs of Lance, which are read by row and not written: {BLOB_REMEDY}"),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Refuses to read columns whose values contain blobs, as elements of lists or members of structs.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, which names the first such column.
+    pub(crate) fn refuse_nested_blobs<'a>(&self, columns: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        let schema = self.schema();
+        let is_refused = |name: &&str| schema.field_with_name(name).is_ok_and(has_nested_blobs);
+        match columns.into_iter().find(is_refused) {
+            None => Ok(()),
+            Some(column) => Err(Error::InvalidRequest {
+                attempted: format!("reading column {column} of table {}", self.snapshot()),
+                reason:
+                    "its lists or structs hold blobs of Lance, which are read only where they are columns of their \
+                         own: leave it out"
+                        .into(),
+            }),
+        }
+    }
+
+    /// Refuses to add rows to a table with blobs: their bytes would lie where Lance does not look for them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidData`], which names the first blob column.
+    pub(crate) fn refuse_rows_with_blobs(&self) -> Result<()> {
+        let schema = self.schema();
+        let Some(field) = schema.fields().iter().find(|field| is_blob(field) || has_nested_blobs(field)) else {
+            return Ok(());
+        };
+        Err(Error::InvalidData {
+            table: self.name().to_string(),
+            reason: format!(
+                "column {} has blobs of Lance, which Stoker reads and does not write: append with Lance, or \
+                 {BLOB_REMEDY}",
+                field.name()
+            ),
+        })
     }
 
     /// Refuses a scan that reads or filters by a blob column.

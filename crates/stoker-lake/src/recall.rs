@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use stoker_types::{ErrorKind, ProgressSink, SnapshotRef, StatementProgress, TableName, to_usize};
 use uuid::Uuid;
 
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::index::is_of_vectors;
 use crate::lake::BRANCHES_FOLDER;
 use crate::probes::{RANKS, RankProbes, SearchedIndex};

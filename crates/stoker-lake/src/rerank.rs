@@ -22,7 +22,7 @@ use futures::{FutureExt as _, TryStreamExt as _};
 use lance_index::vector::flat::compute_distance;
 use stoker_types::to_usize;
 
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::scan::DISTANCE;
 use crate::{Error, Nearest, ROW_ADDR, RowIdSet, ScanRequest, Table};
 

@@ -35,7 +35,7 @@ use stoker_store::first_line;
 use stoker_types::to_usize;
 use uuid::Uuid;
 
-use crate::caught::{Panicked, caught};
+use crate::damage::{Panicked, caught};
 use crate::row_id_set::fragment_id;
 use crate::{Error, Result, RowIdSet, Table};
 

@@ -1,5 +1,6 @@
 //! Reads what the footers of a table's data files say about its columns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::Field;
@@ -11,10 +12,13 @@ use lance_encoding::format::metadata::{
 };
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
-use stoker_columns::fixed_row_bytes;
+use parking_lot::Mutex;
+use stoker_columns::{fixed_row_bytes, is_blob};
 use stoker_store::sectors::is_checked_name;
+use stoker_types::to_usize;
 
-use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
+use crate::blobs::Descriptors;
+use crate::dense::{ColumnKey, FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
 use crate::row_id_set::fragment_id;
 use crate::{Error, Result, Table};
@@ -24,6 +28,16 @@ const GENERAL: &str = "general";
 
 /// The largest gap between two pages that one read covers on a local disk; a larger gap splits the read. In bytes.
 const GAP_BYTES: u64 = 8 << 10;
+
+/// The most fragments, and the most rows in each, whose descriptors tell how large the values of a blob column are.
+const SAMPLED: u64 = 16;
+
+/// The most columns of which a lake keeps the average size of a value.
+const SIZES_MAX: usize = 1 << 12;
+
+/// The average sizes of the values of blob columns.
+#[derive(Default)]
+pub(crate) struct BlobSizes(Mutex<HashMap<ColumnKey, Option<u64>>>);
 
 /// What the footers of its files say about one column of a table.
 #[derive(Clone, Debug)]
@@ -35,7 +49,8 @@ pub struct ColumnSurvey {
     /// The size of all chunks, in bytes.
     pub bytes: u64,
     /// The bytes per row: those of the column's type if all of its values have one size, and otherwise the stored bytes
-    /// divided by the rows that were not deleted. `None` if the size varies and the table has no rows.
+    /// divided by the rows that were not deleted. Those of blobs are estimated from descriptors. `None` if the size varies
+    /// and the table has no rows.
     pub bytes_per_row: Option<u64>,
     /// The number of contiguous pieces of plain bytes: adjacent chunks are one piece.
     pub num_pieces: u64,
@@ -124,7 +139,10 @@ impl Table {
             }
         }
         let type_bytes = fixed_row_bytes(field.data_type()).map(|bytes| bytes as u64);
-        survey.bytes_per_row = type_bytes.or_else(|| survey.bytes.checked_div(self.num_rows()));
+        survey.bytes_per_row = match is_blob(field) {
+            true => self.blob_bytes_per_row(column).await?,
+            false => type_bytes.or_else(|| survey.bytes.checked_div(self.num_rows())),
+        };
         Ok(survey)
     }
 
@@ -134,7 +152,36 @@ impl Table {
     /// # Errors
     /// Those of [`Table::survey`].
     pub async fn bytes_per_row(&self, column: &str) -> Result<Option<u64>> {
+        if self.schema().field_with_name(column).is_ok_and(is_blob) {
+            return self.blob_bytes_per_row(column).await;
+        }
         Ok(self.survey(column).await?.bytes_per_row)
+    }
+
+    /// Returns the bytes per row of a blob column, estimated from the descriptors of some rows, spread over the table.
+    /// `None` if the table has none of them.
+    async fn blob_bytes_per_row(&self, column: &str) -> Result<Option<u64>> {
+        let key = self.column_key(column);
+        if let Some(known) = self.lake().inner.blob_sizes.0.lock().get(&key) {
+            return Ok(*known);
+        }
+        let fragments: Vec<_> = self.fragments().into_iter().filter(|fragment| fragment.num_rows > 0).collect();
+        let mut row_addrs: Vec<u64> = Vec::new();
+        for index in spread(fragments.len() as u64) {
+            let fragment = fragments[to_usize(index)];
+            row_addrs.extend(spread(fragment.physical_rows).map(|row| (u64::from(fragment.id) << 32) | row));
+        }
+        row_addrs.sort_unstable();
+        let batch = self.stored(&[column.to_string()], row_addrs).await?;
+        let descriptors = batch.columns().first().and_then(Descriptors::of);
+        let num_rows = batch.num_rows() as u64;
+        let average = descriptors.filter(|_| num_rows > 0).map(|found| found.num_bytes().div_ceil(num_rows));
+        let mut sizes = self.lake().inner.blob_sizes.0.lock();
+        if sizes.len() >= SIZES_MAX {
+            sizes.clear();
+        }
+        sizes.insert(key, average);
+        Ok(average)
     }
 
     /// Returns the files that hold a column's values in a fragment. The values of lists and structs are in the files of
@@ -227,6 +274,12 @@ fn num_pieces(runs: &[RowRun], row_bytes: u64) -> u64 {
     };
     let breaks = runs.windows(2).filter(is_apart).count();
     if runs.is_empty() { 0 } else { breaks as u64 + 1 }
+}
+
+/// Returns up to [`SAMPLED`] of the numbers below `count`, evenly spread.
+fn spread(count: u64) -> impl Iterator<Item = u64> {
+    let sampled = count.min(SAMPLED);
+    (0..sampled).map(move |index| index * (count / sampled.max(1)))
 }
 
 /// Returns the ids of the leaf fields, which have values of their own.

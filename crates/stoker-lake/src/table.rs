@@ -205,6 +205,6 @@ impl Table {
 }
 
 /// A URI without `file://`, which the paths of local files may or may not have.
-fn without_scheme(uri: &str) -> &str {
+pub(crate) fn without_scheme(uri: &str) -> &str {
     uri.strip_prefix("file://").unwrap_or(uri)
 }

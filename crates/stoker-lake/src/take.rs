@@ -14,8 +14,7 @@ use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
 use stoker_types::to_usize;
 
-use crate::caught::caught;
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::lists::ListColumn;
 use crate::precheck::Checked;
 use crate::row_id_set::row_offset;
@@ -43,13 +42,10 @@ impl Table {
     /// decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
         self.check_columns(columns)?;
-        self.refuse_blobs(columns.iter().map(String::as_str))?;
+        self.refuse_nested_blobs(columns.iter().map(String::as_str))?;
         let (sorted, places) = sorted(row_addrs);
         self.check_addresses(&sorted)?;
         let places = places.as_deref();
-        if let Err(error) = self.check_take(columns, &sorted).await {
-            return Err(self.check_error(self.taking(columns, row_addrs.len()), error).await);
-        }
         let mut lists: Vec<(String, Arc<ListColumn>)> = Vec::new();
         let mut others = Vec::new();
         for column in columns {
@@ -60,6 +56,10 @@ impl Table {
         }
         if lists.is_empty() {
             return self.take_decoded(columns, &sorted, places, row_addrs.len()).boxed().await;
+        }
+        let names: Vec<String> = lists.iter().map(|(column, _)| column.clone()).collect();
+        if let Err(error) = self.check_take(&names, &sorted).await {
+            return Err(self.check_error(self.reading(columns, row_addrs.len()), error).await);
         }
         let decoding = async {
             if others.is_empty() {
@@ -100,15 +100,12 @@ impl Table {
         places: Option<&[u64]>,
         num_rows: usize,
     ) -> Result<RecordBatch> {
-        let attempted = || self.taking(columns, num_rows);
         let arrow = |source| self.take_error(columns, num_rows, source);
-        let taken = match caught(self.take_sorted(columns, sorted.to_vec())).await {
-            Ok(taken) => taken,
-            Err(source) => return Err(self.read_error(attempted(), source).await),
-        };
+        let taken = self.stored(columns, sorted.to_vec()).await?;
         if taken.num_rows() != sorted.len() {
             return Err(self.deleted(sorted).await?);
         }
+        let taken = self.with_blobs(taken, sorted).await?;
         if let Some(stats) = self.stats() {
             stats.add_bytes(taken.get_array_memory_size());
         }
@@ -123,13 +120,28 @@ impl Table {
         take_record_batch(&taken, &UInt64Array::from(places.to_vec())).map_err(arrow)
     }
 
-    /// Says what is attempted when rows are taken.
-    fn taking(&self, columns: &[String], num_rows: usize) -> String {
-        format!("reading {num_rows} rows of {} ({})", self.snapshot(), columns.join(", "))
+    fn take_error(&self, columns: &[String], num_rows: usize, source: ArrowError) -> Error {
+        Error::storage(self.reading(columns, num_rows), source)
     }
 
-    fn take_error(&self, columns: &[String], num_rows: usize, source: ArrowError) -> Error {
-        Error::storage(self.taking(columns, num_rows), source)
+    /// Reads columns as they are stored, with descriptors in place of blobs, of those rows at these addresses that were
+    /// not deleted. The addresses are ascending.
+    ///
+    /// # Errors
+    /// `DataCorrupt` naming table and columns when a file cannot be decoded; storage errors.
+    pub(crate) async fn stored(&self, columns: &[String], sorted: Vec<u64>) -> Result<RecordBatch> {
+        let attempted = self.reading(columns, sorted.len());
+        if let Err(error) = self.check_take(columns, &sorted).await {
+            return Err(self.check_error(attempted, error).await);
+        }
+        match caught(self.take_sorted(columns, sorted)).await {
+            Ok(taken) => Ok(taken),
+            Err(source) => Err(self.read_error(attempted, source).await),
+        }
+    }
+
+    fn reading(&self, columns: &[String], num_rows: usize) -> String {
+        format!("reading {num_rows} rows of {} ({})", self.snapshot(), columns.join(", "))
     }
 
     /// Reads the rows at these addresses, as [`Table::take`] does. If damaged bytes prevent that, a binary search

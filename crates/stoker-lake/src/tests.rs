@@ -1,5 +1,6 @@
 //! Tests of lakes and tables, on local and in-memory lakes.
 
+mod blobs;
 mod changes;
 mod checksums;
 mod commits;

@@ -7,7 +7,7 @@ use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use stoker_types::{ErrorKind, MAIN_BRANCH, TagName, VersionInfo};
 
 use crate::again::again;
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::holds::Hold;
 use crate::{Error, Result, Table};
 

@@ -69,11 +69,6 @@ impl SourcePlan {
         let mut columns = Vec::new();
         let mut row_bytes = 0u64;
         for column in query.columns() {
-            if let ColumnSource::Table(sources) = &column.source {
-                for (source, name) in sources {
-                    row_set.sources()[*source].refuse_blobs([name.as_str()])?;
-                }
-            }
             let plan = match &column.source {
                 ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
                 // A light column of an outer join may be NULL, which buffer slots for tensors cannot express.

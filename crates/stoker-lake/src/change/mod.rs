@@ -34,9 +34,8 @@ use stoker_types::{SnapshotRef, TableName, to_usize};
 
 pub use self::columns::NewColumns;
 use self::rewrite::{NewRow, Updates, WrittenFiles};
-use crate::caught::caught;
 use crate::commit::pause;
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::exact_commit::{CommittedChange, ExactChange, IndifferentTo};
 use crate::row_id_set::row_offset;
 use crate::{CommitKey, Error, FragmentDraft, LakeStore, Result, Table, TableWriter, WriteOptions};
@@ -211,7 +210,10 @@ impl RowChange {
     /// [`Error::InvalidData`], which names the column and, where it has one, the row; storage errors.
     pub async fn insert(&mut self, rows: &RecordBatch) -> Result<()> {
         let rows = with_nulls(&self.table, rows)?;
-        let writer = self.inserted.get_or_insert_with(|| self.table.writer(self.options.clone()));
+        let writer = match &mut self.inserted {
+            Some(writer) => writer,
+            none => none.insert(self.table.writer(self.options.clone())?),
+        };
         writer.write(&rows).await?;
         self.num_inserted += rows.num_rows() as u64;
         Ok(())

@@ -30,8 +30,7 @@ use roaring::RoaringBitmap;
 use stoker_columns::{fixed_row_bytes, is_heavy};
 use stoker_types::to_usize;
 
-use crate::caught::caught;
-use crate::damage::decode_error;
+use crate::damage::{caught, decode_error};
 use crate::row_id_set::{fragment_id, row_offset};
 use crate::scan::ROW_ADDR;
 use crate::write::{FragmentFiles, compact, conform, retype};

@@ -15,7 +15,7 @@ use stoker_types::{ErrorKind, TableName, VersionInfo};
 pub use lock::CleanupLock;
 
 use crate::again::again;
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::holds::Hold;
 use crate::lake::BRANCHES_FOLDER;
 use crate::{Error, LakeStore, Result, Table};

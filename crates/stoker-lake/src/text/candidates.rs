@@ -21,7 +21,7 @@ use stoker_types::to_usize;
 use super::Scoring;
 use super::indexed::ColumnIndex;
 use crate::Table;
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::row_id_set::fragment_id;
 
 /// The bytes that an entry of an index takes while candidates are put together.

@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 use stoker_text::{ColumnStatistics, Vocabulary};
 
 use super::indexed::{ColumnIndex, Segment};
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::row_id_set::fragment_id;
 use crate::{ROW_ID, ScanRequest, Table};
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use stoker_text::{Analysis, Pattern, Vocabulary};
 
 use super::TextSearch;
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::row_id_set::fragment_id;
 use crate::{Error, Result, Table};
 

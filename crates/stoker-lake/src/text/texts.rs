@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use lance::dataset::{ProjectionRequest, TakeBuilder};
 use stoker_text::{Document, Matcher};
 
-use crate::caught::caught;
+use crate::damage::caught;
 use crate::{Error, ROW_ADDR, Result, Table};
 
 /// The texts of a column.

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use stoker_columns::{CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, kind_of, same_meaning};
+use stoker_columns::{
+    CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, is_blob, kind_of, same_meaning,
+    without_blob_mark,
+};
 use stoker_types::TableName;
 
 use crate::{Error, Result};
@@ -41,6 +44,17 @@ pub(super) fn may_be_plain(field: &Field) -> bool {
 /// # Errors
 /// [`Error::InvalidData`] that names the column.
 pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
+    let is_unwritten =
+        |field: &&Arc<Field>| is_blob(field) && !field.data_type().is_binary() || has_nested_blobs(field);
+    if let Some(field) = schema.fields().iter().find(is_unwritten) {
+        return Err(Error::InvalidData {
+            table: table.to_string(),
+            reason: format!(
+                "column {} is of Lance's blob type, which Stoker does not write: give its values as binary",
+                field.name()
+            ),
+        });
+    }
     match schema.fields().iter().find(|field| RESERVED.contains(&field.name().as_str())) {
         None => Ok(()),
         Some(field) => Err(Error::InvalidData {
@@ -116,10 +130,11 @@ fn describe(field: &Field) -> String {
 }
 
 /// Returns the schema with the compression of their kind for columns without a setting: Lance would otherwise compress
-/// encoded images again.
+/// encoded images again. Values that were read from blobs become those of plain columns.
 pub(crate) fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
-        let Some(compression) = kind_of(field).storage(field).compression else { return field.clone() };
+        let field = if is_blob(field) { Arc::new(without_blob_mark(field)) } else { field.clone() };
+        let Some(compression) = kind_of(&field).storage(&field).compression else { return field };
         let mut metadata = field.metadata().clone();
         metadata.entry(COMPRESSION_KEY.into()).or_insert_with(|| compression.into());
         Arc::new(field.as_ref().clone().with_metadata(metadata))

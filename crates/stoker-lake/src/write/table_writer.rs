@@ -85,6 +85,7 @@ impl LakeStore {
         let existing = if for_append { self.try_latest(name).await? } else { None };
         let (schema, lance_schema) = match &existing {
             Some(table) => {
+                table.refuse_rows_with_blobs()?;
                 check_schema(name, &table.schema(), schema)?;
                 (table.schema(), table.dataset().schema().clone())
             }
@@ -104,10 +105,14 @@ impl LakeStore {
 
 impl Table {
     /// Returns a writer of rows with the columns of this version.
-    pub(crate) fn writer(&self, options: WriteOptions) -> TableWriter {
+    ///
+    /// # Errors
+    /// [`Error::InvalidData`] for a table with blobs.
+    pub(crate) fn writer(&self, options: WriteOptions) -> Result<TableWriter> {
+        self.refuse_rows_with_blobs()?;
         let (lake, name, schema) = (self.lake().clone(), self.name().clone(), self.schema());
         let target = Target { lake, name, schema, lance_schema: self.dataset().schema().clone(), options };
-        TableWriter::new(target)
+        Ok(TableWriter::new(target))
     }
 }
 

@@ -135,8 +135,12 @@ impl ColumnCase<'_> {
     }
 
     fn of_blobs(&self) -> Finding {
-        let cost = "Stoker does not read blobs: queries over the column are refused";
-        self.finding("blob", "its values are blobs of Lance", Treatment::new(cost, BLOB_REMEDY, None))
+        let bytes = self.layout.bytes_per_row.unwrap_or(0);
+        let what = format!("its values are blobs of Lance, {bytes} bytes on average");
+        let cost = "values are read one by one, without checksums, after their descriptors; Stoker appends no rows to \
+                    the table";
+        let remedy = format!("nothing, if another program writes the table. Else {BLOB_REMEDY}");
+        self.finding("blob", what, Treatment::new(cost, remedy, None))
     }
 
     /// The finding about lists of any length. `None` when the elements are not numbers, because then there is no

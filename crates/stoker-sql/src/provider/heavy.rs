@@ -6,14 +6,20 @@
 use std::sync::Arc;
 
 use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::Schema;
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use stoker_chunks::{ChunkScan, verify_values};
+use stoker_columns::is_blob;
 use stoker_lake::{DenseColumn, DenseProbe, ROW_ADDR, Table};
+use stoker_types::to_usize;
 
 use super::{Layout, rows_per_batch};
+
+/// The most bytes of blobs of average size in a batch of several rows.
+const BLOB_BATCH_BYTES: u64 = 8 << 20;
 
 /// The most batches of heavy columns that a partition reads at the same time.
 const BATCHES_IN_FLIGHT: usize = 2;
@@ -41,14 +47,17 @@ pub(crate) fn complete(
     if heavy_columns.is_empty() {
         return light.map(move |light| layout.assemble(&light?, &[])).boxed();
     }
-    let step = rows_per_batch(layout.schema());
-    let cut = move |light: RecordBatch| {
+    let cut = |light: RecordBatch, step: usize| {
         let num_rows = light.num_rows();
         let slices = (0..num_rows).step_by(step);
         stream::iter(slices.map(move |first| Ok(light.slice(first, step.min(num_rows - first)))))
     };
-    light
-        .map_ok(cut)
+    let (measured, rows_of) = (table.clone(), layout.clone());
+    let slices = async move {
+        let step = measured.rows_per_batch(rows_of.schema()).await?;
+        Ok::<_, DataFusionError>(light.map_ok(move |light| cut(light, step)).try_flatten())
+    };
+    stream::once(slices)
         .try_flatten()
         .map_ok(move |rows| {
             let (table, layout, heavy_columns) = (table.clone(), layout.clone(), heavy_columns.clone());
@@ -62,6 +71,17 @@ pub(crate) fn complete(
 }
 
 impl HeavyTable {
+    /// Returns the most rows of a batch whose heavy columns take at most 8 MiB, see [`rows_per_batch`]. Blobs, which may
+    /// be much larger than other values, count with their average size.
+    async fn rows_per_batch(&self, schema: &Schema) -> DfResult<usize> {
+        let mut rows = rows_per_batch(schema);
+        for field in schema.fields().iter().filter(|field| is_blob(field)) {
+            let bytes = self.table.bytes_per_row(field.name()).await?.unwrap_or(0);
+            rows = rows.min(to_usize(BLOB_BATCH_BYTES / bytes.max(1)).max(1));
+        }
+        Ok(rows)
+    }
+
     /// Reads the heavy columns of these rows. Returns each with its name, in any order.
     async fn fetch(&self, columns: &[String], rows: &RecordBatch) -> DfResult<Vec<(String, ArrayRef)>> {
         let addrs = rows.column_by_name(ROW_ADDR).and_then(|column| column.as_any().downcast_ref::<UInt64Array>());
