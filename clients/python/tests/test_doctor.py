@@ -234,7 +234,7 @@ def test_small_fragments_and_deleted_rows(tmp_path: Path) -> None:
     assert (lake.table("t").doctor(), lake.table("t").num_rows) == ([], 52)
 
 
-def test_blobs_are_refused_with_advice(tmp_path: Path) -> None:
+def test_blobs_have_advice(tmp_path: Path) -> None:
     field = pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     table = pa.table([media().cast(pa.large_binary())], schema=pa.schema([field]))
     lance.write_dataset(table, f"{tmp_path}/t.lance")
