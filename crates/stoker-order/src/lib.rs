@@ -11,12 +11,14 @@
 //! per row. [`EpochOrder::position`] is its inverse. [`Mixture`] distributes draws over several row sets.
 //! [`StreamOrder`] combines both for a stream: it tells which row of which row set a position delivers. Where the rows of a
 //! row set have weights, an order visits weighted ordinals, which a [`WeightedEpoch`] maps to rows; where they are packed,
-//! it visits packs, whose documents a [`Packing`] knows.
+//! it visits packs, whose documents a [`Packing`] knows; and where they come in buckets, it visits buckets, whose rows a
+//! [`Bucketing`] knows.
 //! `crates/stoker-order/ORDER.md` specifies the order precisely enough to implement it again.
 
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod bucketing;
 mod delay_line;
 mod epoch_order;
 mod mixture;
@@ -27,6 +29,7 @@ mod stream_order;
 mod weighted;
 mod window_order;
 
+pub use bucketing::{BucketGroup, BucketRow, BucketSize, Bucketing};
 pub use delay_line::{BlockPiece, DelayLine, SuperStride};
 pub use epoch_order::EpochOrder;
 pub use mixture::{Draw, Mixture};

@@ -5,6 +5,7 @@ use stoker_types::{Mixing, OrderOptions, ShuffleMode};
 
 use crate::{EpochOrder, Key, Permutation};
 
+mod bucketing;
 mod delay_line;
 mod mixture;
 mod packing;

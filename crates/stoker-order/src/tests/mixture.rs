@@ -78,6 +78,7 @@ fn spec(sizes: &[u64], weights: &[f64], mode: ShuffleMode, lanes: u32, num_rows:
         order: options(mode, lanes, 3, 4),
         weight: None,
         pack: None,
+        bucket: None,
     };
     let sources = sizes.iter().map(source).collect();
     StreamSpec { version: SPEC_VERSION, sources, mixture: Some(mixture(weights)), num_rows, seed: 9 }
