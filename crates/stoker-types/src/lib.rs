@@ -14,6 +14,7 @@
 
 mod arrow_param;
 mod batching;
+mod bucket_options;
 pub mod calls;
 mod catch_panic;
 mod column_layout;
@@ -46,6 +47,7 @@ mod table_info;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
+pub use bucket_options::BucketOptions;
 pub use catch_panic::catch_panic;
 pub use column_layout::{ColumnLayout, Diagnosis, Finding, Verdict};
 pub use context::{Context, Principal, Role};
@@ -72,7 +74,10 @@ pub use receipt::{
 pub use run_entry::{BadRowEntry, RunEntry, RunEvent};
 pub use slice::{Share, Slice};
 pub use snapshot::{Snapshot, SnapshotRef};
-pub use spec::{PACK_VERSION, PackSpec, SPEC_VERSION, SourceSpec, StreamSpec, WEIGHT_VERSION, WeightSpec};
+pub use spec::{
+    BUCKET_VERSION, BucketSpec, PACK_VERSION, PackSpec, SPEC_VERSION, SourceSpec, StreamSpec, WEIGHT_VERSION,
+    WeightSpec,
+};
 pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use statement::{ProgressSink, StatementOutcome, StatementProgress};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};

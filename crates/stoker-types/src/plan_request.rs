@@ -3,7 +3,10 @@
 use std::ops::RangeInclusive;
 
 use crate::order_options::{BLOCK_ROWS_MAX, SUPER_STRIDES_MAX, lane_rows};
-use crate::{Error, Mixing, MixtureStop, OrderOptions, PackOptions, ParamValue, Result, RunId, ShuffleMode, slots_for};
+use crate::{
+    BucketOptions, Error, Mixing, MixtureStop, OrderOptions, PackOptions, ParamValue, Result, RunId, ShuffleMode,
+    slots_for,
+};
 
 /// A sample query as it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +81,15 @@ impl PlanRequest {
                 return fail("pack", "rows with weights cannot be packed; leave weight or pack out".into());
             }
         }
+        if let Some(bucket) = &self.options.bucket {
+            bucket.validate()?;
+            if self.options.weight.is_some() {
+                return fail("bucket", "rows with weights have no buckets; leave weight or bucket out".into());
+            }
+            if self.options.pack.is_some() {
+                return fail("bucket", "packs have one length and need no buckets; leave pack or bucket out".into());
+            }
+        }
         match &self.mix {
             None if self.queries.len() == 1 => Ok(()),
             None => fail("queries", format!("{} queries need weights to become one stream", self.queries.len())),
@@ -118,6 +130,8 @@ pub struct StreamOptions {
     pub weight: Option<String>,
     /// How the rows of each query are packed into sequences. By default, each row is delivered alone.
     pub pack: Option<PackOptions>,
+    /// How rows of similar length are grouped into buckets. By default, each row is delivered alone.
+    pub bucket: Option<BucketOptions>,
 }
 
 /// The versions of the order's definition ([`Mixing`]).
@@ -134,6 +148,7 @@ impl Default for StreamOptions {
             order_version: None,
             weight: None,
             pack: None,
+            bucket: None,
         }
     }
 }

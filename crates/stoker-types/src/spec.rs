@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pack_options::GROUP_PACKS_MAX;
-use crate::{Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, PackOptions, ParamValue, Result, Snapshot};
+use crate::{
+    BucketOptions, Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, PackOptions, ParamValue, Result, Snapshot,
+};
 
 /// The version of the specification document.
 pub const SPEC_VERSION: u32 = 2;
@@ -52,6 +54,9 @@ pub struct SourceSpec {
     /// How rows are packed into sequences, or `None` if each row is delivered alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackSpec>,
+    /// How rows of similar length are grouped into buckets, or `None` if each row is delivered alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketSpec>,
 }
 
 /// How the rows of a query, which are documents, are packed. The rows of an epoch are then packs.
@@ -72,6 +77,23 @@ pub struct PackSpec {
 
 /// The version of the definition of packs (`crates/stoker-order/ORDER.md`).
 pub const PACK_VERSION: u32 = 1;
+
+/// How the rows of a query are grouped into buckets. The rows of an epoch are then buckets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketSpec {
+    /// The version of the definition of buckets, [`BUCKET_VERSION`].
+    pub version: u32,
+    /// What was asked for.
+    pub options: BucketOptions,
+    /// The number of rows in the row set.
+    pub num_rows: u64,
+    /// The digest of the lengths, in the order of the rows.
+    pub digest: Digest,
+}
+
+/// The version of the definition of buckets (`crates/stoker-order/ORDER.md`).
+pub const BUCKET_VERSION: u32 = 1;
 
 /// The weights of the rows of a query: how often each of them comes in an epoch, on average.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,12 +116,18 @@ impl SourceSpec {
     /// Returns the number of rows in the row set.
     pub fn row_set_rows(&self) -> u64 {
         let packed = self.pack.as_ref().map(|pack| pack.num_rows);
-        self.weight.as_ref().map(|weight| weight.num_rows).or(packed).unwrap_or(self.num_rows)
+        let grouped = packed.or(self.bucket.as_ref().map(|bucket| bucket.num_rows));
+        self.weight.as_ref().map(|weight| weight.num_rows).or(grouped).unwrap_or(self.num_rows)
     }
 
     /// Returns the options of packs as text.
     fn packing(&self) -> String {
         self.pack.as_ref().map_or_else(|| "none".into(), |pack| pack.options.to_string())
+    }
+
+    /// Returns the options of buckets as text.
+    fn bucketing(&self) -> String {
+        self.bucket.as_ref().map_or_else(|| "none".into(), |bucket| bucket.options.to_string())
     }
 
     /// Returns the column of the weights as text.
@@ -112,6 +140,20 @@ impl StreamSpec {
     /// Returns the stream id, which is the digest of the specification.
     pub fn stream_id(&self) -> Digest {
         DigestBuilder::new("stoker.stream.v2").part(&self.to_json()).finish()
+    }
+
+    /// Returns whether the positions of the stream are those of buckets, each of which has several rows.
+    pub fn has_buckets(&self) -> bool {
+        self.sources.iter().any(|source| source.bucket.is_some())
+    }
+
+    /// Returns the largest mean number of rows at a position over the queries: 1, or that of their buckets.
+    pub fn rows_per_position(&self) -> u64 {
+        let mean = |source: &SourceSpec| match &source.bucket {
+            Some(bucket) => bucket.num_rows.div_ceil(source.num_rows.max(1)),
+            None => 1,
+        };
+        self.sources.iter().map(mean).max().unwrap_or(1).max(1)
     }
 
     /// Returns the digest of the texts and parameters of all queries.
@@ -225,6 +267,19 @@ impl StreamSpec {
                     return malformed("its groups of packs have no packs, or more than 256");
                 }
             }
+            if let Some(bucket) = &source.bucket {
+                if bucket.version != BUCKET_VERSION {
+                    let version = bucket.version;
+                    let reason =
+                        format!("its buckets have version {version}; this build of Stoker reads {BUCKET_VERSION}");
+                    return malformed(&reason);
+                }
+                bucket.options.validate()?;
+            }
+        }
+        let is_bucketed = |source: &SourceSpec| source.bucket.is_some();
+        if self.has_buckets() && !self.sources.iter().all(is_bucketed) {
+            return malformed("some of its queries have buckets, and others have none");
         }
         match (&self.mixture, self.sources.as_slice()) {
             (_, []) => malformed("it has no query"),
@@ -256,6 +311,7 @@ impl StreamSpec {
             check("row set", mine.row_set.short(), theirs.row_set.short());
             check("weight", mine.weight_column().into(), theirs.weight_column().into());
             check("pack", mine.packing(), theirs.packing());
+            check("bucket", mine.bucketing(), theirs.bucketing());
             check("order options", mine.order.to_string(), theirs.order.to_string());
         }
         let weights = |spec: &StreamSpec| spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);

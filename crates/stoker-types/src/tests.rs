@@ -69,6 +69,7 @@ fn spec(num_rows: u64) -> StreamSpec {
         },
         weight: None,
         pack: None,
+        bucket: None,
     };
     StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows, seed: u64::MAX }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, Compression, LastBatch, MixOptions, MixtureStop, PackOptions, ParamValue,
-    PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions, Topology, to_micros, to_millis,
+    BadRows, BadShare, BatchSize, Batching, BucketOptions, Compression, LastBatch, MixOptions, MixtureStop,
+    PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions,
+    Topology, to_micros, to_millis,
 };
 
 use crate::{Error, Result, proto};
@@ -80,6 +81,12 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
             lengths: pack.lengths.clone().unwrap_or_default(),
             pad: pack.pad,
         }),
+        bucket: options.bucket.as_ref().map(|bucket| proto::Bucket {
+            column: bucket.column.clone(),
+            max_tokens: bucket.max_tokens,
+            max_rows: bucket.max_rows.unwrap_or(0),
+            multiple: bucket.multiple,
+        }),
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
     };
@@ -126,6 +133,12 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
             length: pack.length,
             lengths: Some(pack.lengths.clone()).filter(|column| !column.is_empty()),
             pad: pack.pad,
+        }),
+        bucket: query.bucket.as_ref().map(|bucket| BucketOptions {
+            column: bucket.column.clone(),
+            max_tokens: bucket.max_tokens,
+            max_rows: Some(bucket.max_rows).filter(|rows| *rows != 0),
+            multiple: bucket.multiple,
         }),
     };
     let run_id = match query.run_id.as_str() {

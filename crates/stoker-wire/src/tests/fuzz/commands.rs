@@ -6,8 +6,8 @@ use std::time::Duration;
 use prost::Message;
 use stoker_fuzz::Target;
 use stoker_types::{
-    BadRows, BatchSize, Batching, Compression, ErrorKind, LastBatch, MixOptions, MixtureStop, PackOptions, ParamValue,
-    PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
+    BadRows, BatchSize, Batching, BucketOptions, Compression, ErrorKind, LastBatch, MixOptions, MixtureStop,
+    PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
 };
 
 use crate::Result;
@@ -41,6 +41,8 @@ fn requests() -> Vec<StreamRequest> {
     );
     let pack = PackOptions { columns: vec!["t".into(), "m".into()], length: 64, lengths: Some("n".into()), pad: -100 };
     let packed = PlanRequest::new(query.clone(), StreamOptions { pack: Some(pack), ..StreamOptions::default() });
+    let bucket = BucketOptions { column: "t".into(), max_tokens: 512, max_rows: Some(8), multiple: 16 };
+    let bucketed = PlanRequest::new(query.clone(), StreamOptions { bucket: Some(bucket), ..StreamOptions::default() });
     let run_id = Some(RunId::try_new("run-1").expect("a name"));
     let mixed = PlanRequest { queries: vec![query.clone(), query], mix: Some(mix), run_id, ..one.clone() };
     let slice = |size, last| Slice {
@@ -71,6 +73,7 @@ fn requests() -> Vec<StreamRequest> {
             ..request(stream_request::Source::Query(request_to_proto(&one)))
         },
         request(stream_request::Source::Query(request_to_proto(&packed))),
+        request(stream_request::Source::Query(request_to_proto(&bucketed))),
         StreamRequest {
             slice: Some(slice_to_proto(&slice(BatchSize::Global(8), LastBatch::Uneven))),
             ..request(stream_request::Source::Query(request_to_proto(&mixed)))
