@@ -1,7 +1,11 @@
 //! The batches that a rank gets.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use stoker_types::Cursor;
+
+use crate::BatchBuckets;
 
 /// One rank's share of one global batch.
 #[derive(Clone, Debug)]
@@ -18,6 +22,8 @@ pub struct Batch {
     pub row_addrs: Vec<Vec<u64>>,
     /// The rows that replace bad rows, in ascending order.
     pub substituted: Vec<Substitution>,
+    /// The buckets that the rows belong to, or `None` for rows that are not those of buckets.
+    pub buckets: Option<Arc<BatchBuckets>>,
 }
 
 /// A row that replaces a bad row.

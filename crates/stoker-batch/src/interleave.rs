@@ -46,7 +46,8 @@ pub fn interleave_batches(mut parts: Vec<Batch>, first: usize) -> Result<Batch> 
         substituted.extend(part.substituted.iter().map(place));
     }
     substituted.sort_by_key(|found| found.row);
-    Ok(Batch { step: head.step, cursor: head.cursor, data, num_valid, row_addrs, substituted })
+    let (step, cursor) = (head.step, head.cursor);
+    Ok(Batch { step, cursor, data, num_valid, row_addrs, substituted, buckets: None })
 }
 
 /// Interleaves one column; `places` gives the array and the row there for each row of the result. Rows of tensors

@@ -15,6 +15,7 @@
 
 mod bad_share;
 mod batch;
+mod bucket_rows;
 mod budget;
 mod error;
 mod free_memory;
@@ -34,6 +35,7 @@ mod windows;
 
 pub use bad_share::BadRowsMet;
 pub use batch::{Batch, Substitution};
+pub use bucket_rows::{BUCKET_ROW_ADDRS, BatchBuckets, bucket_row_schema, bucket_rows, bucket_schema};
 pub use budget::{Held, MemoryBudget, Quota, SharedMemory};
 pub use error::{Error, Result};
 pub use interleave::{interleave_batches, interleave_column};

@@ -37,6 +37,6 @@ impl Part {
     /// Converts the only part of a batch to the batch.
     pub fn into_batch(self) -> Batch {
         let Self { step, cursor, num_valid, data, row_addrs, substituted, .. } = self;
-        Batch { step, cursor, data, num_valid, row_addrs, substituted }
+        Batch { step, cursor, data, num_valid, row_addrs, substituted, buckets: None }
     }
 }

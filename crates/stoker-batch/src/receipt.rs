@@ -36,11 +36,16 @@ impl ReceiptBuilder {
         self.push(self.part(batch));
     }
 
-    /// Returns what a batch of the slice adds to the receipt once it is delivered. This computes a hash for each row.
+    /// Returns what a batch of the slice adds to the receipt once it is delivered. This computes a hash for each position:
+    /// of the addresses of its row, or of the first row of its bucket.
     pub fn part(&self, batch: &Batch) -> ReceiptPart {
+        let (num_valid, row_addrs, substituted) = match batch.buckets.as_deref() {
+            None => (batch.num_valid, &batch.row_addrs, &batch.substituted),
+            Some(buckets) => (buckets.num_valid, &buckets.row_addrs, &buckets.substituted),
+        };
         let positions = self.slice.positions(batch.step, self.num_rows);
         let share = self.share(batch.step);
-        let valid = batch.substituted.iter().filter(|substitution| substitution.row < batch.num_valid);
+        let valid = substituted.iter().filter(|substitution| substitution.row < num_valid);
         let bad: Vec<&Substitution> = valid.collect();
         let substituted = bad.iter().map(|substitution| SubstitutedRow {
             position: share.position(substitution.row as u64),
@@ -48,8 +53,8 @@ impl ReceiptBuilder {
             reason: substitution.reason.clone(),
         });
         let substituted: Vec<SubstitutedRow> = substituted.collect();
-        let delivered = |row: usize| row_hash(batch.row_addrs.iter().map(|addrs| addrs[row]));
-        let mut sum = (0..batch.num_valid).fold(0u128, |sum, row| sum.wrapping_add(delivered(row)));
+        let delivered = |row: usize| row_hash(row_addrs.iter().map(|addrs| addrs[row]));
+        let mut sum = (0..num_valid).fold(0u128, |sum, row| sum.wrapping_add(delivered(row)));
         for substitution in bad {
             let wanted = row_hash(substitution.row_addrs.iter().copied());
             sum = sum.wrapping_sub(delivered(substitution.row)).wrapping_add(wanted);

@@ -121,7 +121,8 @@ impl BatchAssembler {
         let mut spans = stall_from_proto(stall.as_ref());
         spans.network = waited.saturating_sub(spans.storage.saturating_add(spans.decode));
         spans.decode = spans.decode.saturating_add(clock.since(begun).saturating_sub(waited));
-        Ok(Some((Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted }, spans)))
+        let batch = Batch { step, cursor, data, num_valid, row_addrs: addrs, substituted, buckets: None };
+        Ok(Some((batch, spans)))
     }
 
     /// Returns the head of the next message with rows, and the schema, or `None` after the last message.

@@ -52,7 +52,7 @@ pub use image_file::{Header, ImageFile};
 pub use jpeg::{Jpeg, JpegDecoder};
 pub use jpeg_file::decode_jpeg_alone;
 pub use output_array::{list_array, output_array};
-pub use random::{draw_start, sample_seed};
+pub use random::{bucket_row_seed, draw_start, sample_seed};
 pub use resize::{Pixels, Samples, resize};
 pub use transform::{
     Channels, ColorJitter, Crop, Element, FileSamples, Fit, IMAGE_BYTES_MAX, ImageTransform, Interpolation, Layout,

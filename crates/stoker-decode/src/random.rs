@@ -5,6 +5,9 @@ use stoker_order::Key;
 /// A constant that separates these keys from the keys that order rows: the bytes of "augment".
 const AUGMENT: u64 = u64::from_le_bytes(*b"augment\0");
 
+/// A constant that separates the rows of a bucket from draws: the bytes of "bucket".
+const BUCKET: u64 = u64::from_le_bytes(*b"bucket\0\0");
+
 /// Returns the seed of the augmentations of one row's image.
 ///
 /// The seed depends on the seed of the stream, the epoch, the row's position in the order of the epoch, and the name of
@@ -18,6 +21,11 @@ pub fn sample_seed(stream_seed: u64, epoch: u64, position: u64, column: &str) ->
         key = key.with(u64::from_le_bytes(bytes));
     }
     key.with(epoch).with(position).bits()
+}
+
+/// Returns the seed of a row of a bucket, from that of the bucket's position and from the number of the row in its bucket.
+pub fn bucket_row_seed(position_seed: u64, row: u64) -> u64 {
+    Key::new(position_seed).with(BUCKET).with(row).bits()
 }
 
 /// The random start of a clip of sound or video: 64 bits, and the multiple of 2^-53 from 0 to below 1 that their upper 53

@@ -1,7 +1,7 @@
 //! Seeds and draws have the golden values of `RANDOMNESS.md`.
 
 use crate::random::{Draw, Draws};
-use crate::sample_seed;
+use crate::{bucket_row_seed, sample_seed};
 
 #[test]
 fn seeds_of_rows_are_what_they_always_were() {
@@ -16,6 +16,9 @@ fn seeds_of_rows_are_what_they_always_were() {
     check(u64::MAX, 3, 123_456_789, "image", 0x0123_53e5_b2b5_3492);
     check(7, 0, 0, "stoker.PerRow", 0x2a06_37da_1675_61ee);
     check(7, 1, 3, "stoker.PerRow", 0xe257_28bb_af5c_fd2d);
+    let position_seed = sample_seed(7, 0, 0, "image");
+    assert_eq!(bucket_row_seed(position_seed, 0), 0xf617_3b92_1575_5648);
+    assert_eq!(bucket_row_seed(position_seed, 3), 0x04ba_957e_1058_b863);
 }
 
 #[test]
