@@ -8,7 +8,7 @@
 //! Lance allocates memory and slices buffers by these numbers (lance-file 14.0.2, `reader.rs`). With damaged numbers
 //! it panics, or the allocation aborts the process. Each file on a local disk is checked once, with one read of 40
 //! bytes. Files in object stores are not checked, because each check would cost a round trip; there, panics are
-//! caught ([`caught`](crate::caught)).
+//! caught ([`caught`](crate::damage::caught)).
 
 use std::collections::HashSet;
 use std::fs::File;

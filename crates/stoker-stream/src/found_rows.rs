@@ -8,11 +8,11 @@ use futures::future::try_join_all;
 use stoker_order::{DocumentPiece, StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
 
+use crate::Result;
 use crate::epoch_rows::{EpochOrdinals, EpochRows, PackedRows};
 use crate::plan::PlanInner;
 use crate::read::{Damage, Damaged, at_places, bad_places, pick};
 use crate::source::SourcePlan;
-use crate::{Error, Result};
 
 /// The resolved rows at some positions.
 pub(crate) struct FoundRows {
@@ -24,9 +24,10 @@ pub(crate) struct FoundRows {
 
 /// The resolved rows of one source.
 pub(crate) struct SourceRows {
-    /// The ordinals of the rows, in the order of the positions. For packs, those of all documents, pack by pack.
+    /// The ordinals of the rows, in the order of the positions. For packs, those of all documents, pack by pack; so for
+    /// buckets.
     pub ordinals: Vec<u64>,
-    /// The documents of each pack, or `None` for rows that are not packed.
+    /// The documents of each pack, or the rows of each bucket; `None` for rows that are neither.
     pub packs: Option<Vec<Vec<DocumentPiece>>>,
     /// The rows in ascending order of their ordinals, each of them once.
     pub rows: ResolvedRows,
@@ -70,7 +71,8 @@ impl SourceRows {
         ordinals.into()
     }
 
-    /// Returns the row addresses at each position, as `[table][position]`. A pack has those of its first document.
+    /// Returns the row addresses at each position, as `[table][position]`. A pack has those of its first document,
+    /// and a bucket those of its first row.
     pub fn addrs(&self) -> Cow<'_, [Vec<u64>]> {
         let places = match &self.packs {
             None if self.ascending.is_none() => return self.rows.addrs.as_slice().into(),
@@ -109,8 +111,7 @@ impl SourceRows {
     /// Returns the columns at each position, from those that were read.
     pub fn arrays(&self, source: &SourcePlan, read: Vec<Option<ArrayRef>>) -> Result<Vec<Option<ArrayRef>>> {
         let Some(packs) = &self.packs else { return Ok(read) };
-        let missing = || Error::Internal { reason: "packs of a query that is not packed".into() };
-        source.epoch.packed_columns().ok_or_else(missing)?.arrays(source, self.packed(packs), &read)
+        source.epoch.arrays(source, self.packed(packs), &read)
     }
 
     fn packed<'a>(&'a self, packs: &'a [Vec<DocumentPiece>]) -> PackedRows<'a> {
@@ -124,7 +125,7 @@ impl SourceRows {
         }
         // The rows of a mixture's source may belong to two of its epochs.
         let visits: Vec<(u64, u64)> = visits.map(|visit| (visit.epoch, visit.ordinal)).collect();
-        let mut all = EpochOrdinals { packs: source.epoch.pack().map(|_| Vec::new()), ..EpochOrdinals::default() };
+        let mut all = EpochOrdinals { packs: source.epoch.has_groups().then(Vec::new), ..EpochOrdinals::default() };
         for same in visits.chunk_by(|one, next| one.0 == next.0) {
             let ordinals = same.iter().map(|(_, ordinal)| *ordinal).collect();
             all.add(source.epoch.ordinals(same[0].0, ordinals)?);

@@ -116,6 +116,7 @@ impl StreamPlan {
             order,
             weight: source.epoch.weight().cloned(),
             pack: source.epoch.pack().cloned(),
+            bucket: source.epoch.bucket().cloned(),
         };
         let sources_spec: Vec<SourceSpec> = queries.iter().zip(&sources).zip(orders).map(source_spec).collect();
         sources_spec.iter().try_for_each(|source| source.order.validate())?;

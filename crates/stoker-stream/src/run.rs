@@ -5,8 +5,8 @@ use stoker_dialect::is_same_query;
 use stoker_lake::PutOutcome;
 use stoker_sql::Engine;
 use stoker_types::{
-    Digest, ErrorKind, PACK_VERSION, PackSpec, PlanRequest, PrincipalName, RunId, SourceSpec, StreamOptions,
-    StreamSpec, WEIGHT_VERSION, WeightSpec, slots_for,
+    BUCKET_VERSION, BucketSpec, Digest, ErrorKind, PACK_VERSION, PackSpec, PlanRequest, PrincipalName, RunId,
+    SourceSpec, StreamOptions, StreamSpec, WEIGHT_VERSION, WeightSpec, slots_for,
 };
 
 use crate::options::orders;
@@ -168,12 +168,22 @@ fn asked(plan: &StreamPlan, request: &PlanRequest) -> Result<StreamSpec> {
                 digest: known.row_set,
             },
         });
+        let bucket = request.options.bucket.as_ref().map(|options| match &known.bucket {
+            Some(bucket) => BucketSpec { options: options.clone(), ..bucket.clone() },
+            None => BucketSpec {
+                version: BUCKET_VERSION,
+                options: options.clone(),
+                num_rows: known.num_rows,
+                digest: known.row_set,
+            },
+        });
         sources.push(SourceSpec {
             sql: sql.clone(),
             params: query.params.clone(),
             order,
             weight,
             pack,
+            bucket,
             ..known.clone()
         });
     }

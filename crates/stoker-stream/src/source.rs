@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
 use futures::future::{join_all, try_join};
+use stoker_batch::bucket_schema;
 use stoker_columns::{EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, fixed_row_bytes, is_heavy};
 use stoker_lake::{DenseColumn, DenseProbe, Table};
 use stoker_sql::{ColumnSource, RowSet, SampleQuery};
@@ -45,7 +46,7 @@ pub(crate) enum ColumnPlan {
     Table { sources: Vec<(usize, String)> },
     /// From the row set.
     RowSet { index: usize },
-    /// Made from the documents of a pack.
+    /// Made from the documents of a pack, or from the rows of a bucket.
     Packed,
 }
 
@@ -104,8 +105,14 @@ impl SourcePlan {
         self.epoch.num_rows(self)
     }
 
-    /// Sets what the ordinals of an epoch's order name. Documents of packs are read through Lance's decoder.
+    /// Sets what the ordinals of an epoch's order name. Documents of packs and rows of buckets are read through Lance's
+    /// decoder.
     pub fn set_epoch(&mut self, epoch: EpochRows) {
+        if let EpochRows::Bucketed(buckets) = &epoch {
+            self.row_bytes = buckets.bucket_bytes(self.row_bytes);
+            self.columns = self.columns.iter().map(ColumnPlan::decoded).collect();
+            self.columns.push(ColumnPlan::Packed);
+        }
         if let EpochRows::Packed(packs) = &epoch {
             self.row_bytes = packs.pack_bytes(self.row_bytes);
             self.columns = self.columns.iter().map(ColumnPlan::decoded).collect();
@@ -186,10 +193,27 @@ pub(crate) fn unify(sources: &mut [SourcePlan]) -> Result<SchemaRef> {
         }
     }
     let schema = Schema::new(fields);
+    if sources.iter().any(|source| source.epoch.bucket().is_some()) {
+        return Ok(unify_buckets(sources, &schema));
+    }
     Ok(Arc::new(match sources.first().and_then(|source| source.epoch.pack()) {
         None => schema,
         Some(pack) => Schema::new(packed_fields(schema.fields(), &pack.options)?),
     }))
+}
+
+/// Makes the columns of the buckets of all sources consistent, whose rows have the columns `rows`. Returns the schema of
+/// the buckets.
+fn unify_buckets(sources: &mut [SourcePlan], rows: &Schema) -> SchemaRef {
+    let num_tables = sources.iter().map(|source| source.row_set.sources().len()).sum();
+    let schema = Arc::new(bucket_schema(rows, num_tables));
+    let mut first = 0;
+    for source in sources {
+        let tables = first..first + source.row_set.sources().len();
+        first = tables.end;
+        source.epoch.set_columns(&schema, tables, num_tables);
+    }
+    schema
 }
 
 /// Returns what must be the same in all sources as text: the name, the type and, for tensors, the shape.

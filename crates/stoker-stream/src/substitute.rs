@@ -97,7 +97,7 @@ pub(crate) async fn substitutes(
     }
     for (place, damage, row) in found {
         let mut row_addrs: Vec<u64> = piece.addrs.iter().map(|addrs| addrs[place]).collect();
-        // Of a pack, it is the bad document that is named.
+        // Of a pack or bucket, it is the bad row that is named.
         row_addrs[damage.table] = damage.address;
         piece.addrs.iter_mut().zip(&row.addrs).for_each(|(addrs, addr)| addrs[place] = *addr);
         let reason = format!("{}: {}", plan.table_name(damage.table), damage.reason);

@@ -19,6 +19,7 @@ use stoker_types::{
 use crate::*;
 
 mod bad_rows;
+mod buckets;
 mod budget;
 mod caching;
 mod light_blocks;
@@ -87,6 +88,7 @@ async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
         order_version: Some(1),
         weight: None,
         pack: None,
+        bucket: None,
     };
     StreamPlan::create(engine, sql, &[], &options).await.expect("a plan")
 }

@@ -5,11 +5,11 @@ mod coverage;
 use std::collections::{BTreeMap, BTreeSet};
 
 use stoker_sql::Engine;
-use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, row_hash};
+use stoker_types::{EpochVerdict, MixtureSpec, Receipt, ReceiptPart, Skipped, StreamSpec, SubstitutedRow, row_hash};
 
 use coverage::{Coverage, coverage};
 
-use crate::found_rows::row_addrs;
+use crate::found_rows::{FoundRows, row_addrs};
 use crate::plan::load_spec;
 use crate::{Error, Result, StreamPlan};
 
@@ -125,7 +125,7 @@ impl StreamPlan {
     /// Returns the sum of row hashes that a part must have.
     async fn sum(&self, part: &ReceiptPart) -> Result<u128> {
         let mut positions = part.positions();
-        let mut sum = 0u128;
+        let mut sum = self.sum_of_named(part).await?;
         loop {
             let some: Vec<u64> = positions.by_ref().take(LOOKUP_ROWS).collect();
             if some.is_empty() {
@@ -137,5 +137,33 @@ impl StreamPlan {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Returns what a part's sum has more than that of the first rows of its packs or buckets: where one of these was
+    /// replaced, the receipt names the bad row, which may be another row than the first one.
+    async fn sum_of_named(&self, part: &ReceiptPart) -> Result<u128> {
+        let mut more = 0u128;
+        if !self.inner.sources.iter().any(|source| source.epoch.has_groups()) {
+            return Ok(more);
+        }
+        for bad in &part.substituted {
+            let first = self.row_addrs(part.epoch, &[bad.position]).await?;
+            let first: Vec<u64> = first.iter().filter_map(|addrs| addrs.first().copied()).collect();
+            if self.has_in_group(part.epoch, bad, &first).await? {
+                let named = row_hash(bad.row_addrs.iter().copied());
+                more = more.wrapping_add(named).wrapping_sub(row_hash(first.iter().copied()));
+            }
+        }
+        Ok(more)
+    }
+
+    /// Returns whether each address of a bad row is that of the first row of its pack or bucket, or of another row there.
+    async fn has_in_group(&self, epoch: u64, bad: &SubstitutedRow, first: &[u64]) -> Result<bool> {
+        let visit = self.inner.orders.epoch(epoch).visit(bad.position);
+        let found = FoundRows::of(&self.inner, std::slice::from_ref(&visit)).await?;
+        let tables = found.by_source.iter().flat_map(|source| &source.rows.addrs);
+        let is_known =
+            |((address, first), of_table): ((&u64, &u64), &Vec<u64>)| address == first || of_table.contains(address);
+        Ok(bad.row_addrs.len() == first.len() && bad.row_addrs.iter().zip(first).zip(tables).all(is_known))
     }
 }

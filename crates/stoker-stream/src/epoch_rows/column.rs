@@ -50,6 +50,16 @@ impl<'a> EpochColumn<'a> {
         }
     }
 
+    /// Returns the number of rows of the row set.
+    pub fn num_rows(self) -> u64 {
+        self.source.row_set.num_rows()
+    }
+
+    /// Returns the bytes per row of all columns together, at least 1.
+    pub fn row_bytes(self) -> u64 {
+        self.source.row_bytes
+    }
+
     pub fn data_type(self) -> &'a DataType {
         self.source.query.columns()[self.index].field.data_type()
     }

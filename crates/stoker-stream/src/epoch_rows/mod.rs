@@ -1,22 +1,31 @@
-//! The rows of an epoch: each row of the row set once, as often as its weight says, or packed into sequences.
+//! The rows of an epoch: each row of the row set once, as often as its weight says, packed into sequences, or in buckets.
 //!
 //! ```text
 //! plan     column of numbers ──read once, in the order of the rows──► 4 bytes per row, in memory or in a temporary file
-//! stream   position ──order──► ordinal in the epoch ──weights, packs──► ordinals of rows ──read──► rows, or packs
+//! stream   position ──order──► ordinal in the epoch ──weights, …──► ordinals of rows ──read──► rows, packs, …
 //! ```
 
+mod bucket_columns;
+mod buckets;
 mod column;
+mod lengths;
 mod numbers;
 mod packed_columns;
 mod packs;
 mod recent;
 mod weights;
 
+use std::ops::Range;
+
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker_order::DocumentPiece;
-use stoker_types::{PackSpec, SourceSpec, StreamOptions, WeightSpec};
+use stoker_types::{BucketOptions, BucketSpec, PackSpec, ShuffleMode, SourceSpec, StreamOptions, WeightSpec};
 
+use bucket_columns::BucketColumns;
+use buckets::RowBuckets;
 pub(crate) use packed_columns::{PackedColumns, PackedRows, packed_fields};
 use packs::RowPacks;
 use weights::RowWeights;
@@ -34,18 +43,26 @@ pub(crate) enum EpochRows {
     Weighted(RowWeights),
     /// Packs of rows.
     Packed(RowPacks),
+    /// Buckets of rows.
+    Bucketed(RowBuckets),
 }
 
 /// The rows of the row set at some ordinals of an epoch.
 #[derive(Default)]
 pub(crate) struct EpochOrdinals {
-    /// The ordinals of the rows. For packs, those of all documents, pack by pack.
+    /// The ordinals of the rows. For packs, those of all documents, pack by pack; so for buckets.
     pub rows: Vec<u64>,
-    /// The documents of each pack, or `None` for rows that are not packed.
+    /// The documents of each pack, or the rows of each bucket; `None` for rows that are neither.
     pub packs: Option<Vec<Vec<DocumentPiece>>>,
 }
 
 impl EpochOrdinals {
+    /// Returns the rows of packs or buckets.
+    fn of(groups: Vec<Vec<DocumentPiece>>) -> Self {
+        let rows = groups.iter().flatten().map(|piece| piece.document).collect();
+        Self { rows, packs: Some(groups) }
+    }
+
     /// Adds the rows at further ordinals.
     pub fn add(&mut self, more: Self) {
         self.rows.extend(more.rows);
@@ -66,13 +83,27 @@ impl EpochRows {
         seed: u64,
     ) -> BoxFuture<'a, Result<Self>> {
         let read = async move {
+            let is_shuffled = options.shuffle != ShuffleMode::Sequential;
             match (&options.weight, &options.pack) {
-                (None, None) => Ok(Self::Each),
+                (None, None) => Self::in_buckets(source, options.bucket.as_ref(), is_shuffled, seed).await,
                 (Some(column), _) => Ok(Self::Weighted(RowWeights::read(source, column, seed).await?)),
                 (None, Some(pack)) => Ok(Self::Packed(RowPacks::read(source, pack, pack.group_packs(), seed).await?)),
             }
         };
         read.boxed()
+    }
+
+    /// Returns the rows in buckets, if there are options for these, and otherwise each row.
+    async fn in_buckets(
+        source: &SourcePlan,
+        options: Option<&BucketOptions>,
+        is_shuffled: bool,
+        seed: u64,
+    ) -> Result<Self> {
+        match options {
+            None => Ok(Self::Each),
+            Some(bucket) => Ok(Self::Bucketed(RowBuckets::read(source, bucket, is_shuffled, seed).await?)),
+        }
     }
 
     /// Reads what a specification has.
@@ -86,8 +117,12 @@ impl EpochRows {
         seed: u64,
     ) -> BoxFuture<'a, Result<Result<Self, String>>> {
         let read = async move {
+            let is_shuffled = spec.order.mode != ShuffleMode::Sequential;
             let rows = match (&spec.weight, &spec.pack) {
-                (None, None) => return Ok(Ok(Self::Each)),
+                (None, None) => {
+                    let options = spec.bucket.as_ref().map(|bucket| &bucket.options);
+                    Self::in_buckets(source, options, is_shuffled, seed).await?
+                }
                 (Some(weight), _) => Self::Weighted(RowWeights::read(source, &weight.column, seed).await?),
                 (None, Some(pack)) => {
                     Self::Packed(RowPacks::read(source, &pack.options, pack.group_packs, seed).await?)
@@ -95,6 +130,7 @@ impl EpochRows {
             };
             let is_same = rows.weight() == spec.weight.as_ref()
                 && rows.pack() == spec.pack.as_ref()
+                && rows.bucket() == spec.bucket.as_ref()
                 && rows.num_rows(source) == spec.num_rows;
             Ok(match is_same {
                 true => Ok(rows),
@@ -110,6 +146,7 @@ impl EpochRows {
             Self::Each => source.row_set.num_rows(),
             Self::Weighted(weights) => weights.epoch_rows(),
             Self::Packed(packs) => packs.num_packs(),
+            Self::Bucketed(buckets) => buckets.num_buckets(),
         }
     }
 
@@ -117,7 +154,7 @@ impl EpochRows {
     pub fn weight(&self) -> Option<&WeightSpec> {
         match self {
             Self::Weighted(weights) => Some(weights.spec()),
-            Self::Each | Self::Packed(_) => None,
+            Self::Each | Self::Packed(_) | Self::Bucketed(_) => None,
         }
     }
 
@@ -125,15 +162,47 @@ impl EpochRows {
     pub fn pack(&self) -> Option<&PackSpec> {
         match self {
             Self::Packed(packs) => Some(packs.spec()),
-            Self::Each | Self::Weighted(_) => None,
+            Self::Each | Self::Weighted(_) | Self::Bucketed(_) => None,
         }
     }
 
-    /// Returns how the columns of packs are made, or `None` for rows that are not packed.
-    pub fn packed_columns(&self) -> Option<&PackedColumns> {
+    /// Returns what a specification has about buckets.
+    pub fn bucket(&self) -> Option<&BucketSpec> {
         match self {
-            Self::Packed(packs) => Some(packs.columns()),
-            Self::Each | Self::Weighted(_) => None,
+            Self::Bucketed(buckets) => Some(buckets.spec()),
+            Self::Each | Self::Weighted(_) | Self::Packed(_) => None,
+        }
+    }
+
+    /// Returns whether an ordinal names several rows: a pack, or a bucket.
+    pub fn has_groups(&self) -> bool {
+        matches!(self, Self::Packed(_) | Self::Bucketed(_))
+    }
+
+    /// Sets how the columns of buckets are made: those of the stream are `schema`, and the source has `tables` of the
+    /// stream's `num_tables` tables.
+    pub fn set_columns(&mut self, schema: &SchemaRef, tables: Range<usize>, num_tables: usize) {
+        if let Self::Bucketed(buckets) = self {
+            buckets.set_columns(BucketColumns::new(schema, tables, num_tables));
+        }
+    }
+
+    /// Returns the columns of packs or buckets from those of the rows that were read. A column of the query that is missing
+    /// stays so.
+    ///
+    /// # Errors
+    /// [`Error::EpochColumn`] for documents of packs with other tokens than their lengths say; [`Error::Internal`] for rows
+    /// that are neither packed nor in buckets.
+    pub fn arrays(
+        &self,
+        source: &SourcePlan,
+        rows: PackedRows<'_>,
+        read: &[Option<ArrayRef>],
+    ) -> Result<Vec<Option<ArrayRef>>> {
+        match self {
+            Self::Packed(packs) => packs.columns().arrays(source, rows, read),
+            Self::Bucketed(buckets) => buckets.columns().arrays(rows, read),
+            Self::Each | Self::Weighted(_) => Err(Error::Internal { reason: "groups of rows that have none".into() }),
         }
     }
 
@@ -145,11 +214,8 @@ impl EpochRows {
         match self {
             Self::Each => Ok(EpochOrdinals { rows: ordinals, packs: None }),
             Self::Weighted(weights) => Ok(EpochOrdinals { rows: weights.ordinals(epoch, &ordinals)?, packs: None }),
-            Self::Packed(packs) => {
-                let packs = packs.packs(epoch, &ordinals)?;
-                let rows = packs.iter().flatten().map(|piece| piece.document).collect();
-                Ok(EpochOrdinals { rows, packs: Some(packs) })
-            }
+            Self::Packed(packs) => Ok(EpochOrdinals::of(packs.packs(epoch, &ordinals)?)),
+            Self::Bucketed(buckets) => Ok(EpochOrdinals::of(buckets.buckets(epoch, &ordinals)?)),
         }
     }
 }

@@ -315,7 +315,7 @@ impl PackedRows<'_> {
     }
 
     /// Returns values, one for each document, as a list for each pack.
-    fn lists(&self, values: ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
+    pub fn lists(&self, values: ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
         lists(values, OffsetBuffer::from_lengths(self.packs.iter().map(Vec::len)), field)
     }
 

@@ -29,6 +29,7 @@ async fn plan_of(engine: &Engine, shuffle: ShuffleMode, order_version: u32) -> S
         order_version: Some(1),
         weight: None,
         pack: None,
+        bucket: None,
     };
     let plan = StreamPlan::create(engine, ALL, &[], &options).await.expect("a plan");
     of_version(engine, plan, order_version).await

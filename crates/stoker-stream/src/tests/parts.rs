@@ -94,6 +94,7 @@ fn join(parts: &[Part]) -> Batch {
         num_valid,
         row_addrs: (0..row_addrs.len()).map(addrs).collect(),
         substituted: parts.iter().flat_map(|part| part.substituted.iter().cloned()).collect(),
+        buckets: None,
     }
 }
 

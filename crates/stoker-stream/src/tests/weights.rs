@@ -25,6 +25,7 @@ fn options(shuffle: ShuffleMode, order_version: u32) -> StreamOptions {
         order_version: Some(order_version),
         weight: Some("w".into()),
         pack: None,
+        bucket: None,
     }
 }
 
