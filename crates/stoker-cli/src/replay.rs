@@ -75,7 +75,7 @@ async fn find(connection: &Connection, args: &ReplayArgs, topology: Topology) ->
 fn with_places(handle: &StreamHandle, slice: &Slice, batch: &stoker_batch::Batch) -> anyhow::Result<RecordBatch> {
     let share = slice.share(batch.step, handle.num_rows());
     let rows = batch.num_valid;
-    let positions = UInt64Array::from_iter_values((0..rows).map(|row| share.position(row as u64)));
+    let positions = UInt64Array::from_iter_values((0..rows).map(|row| share.position(batch.place_of(row).0 as u64)));
     let supplier = |row: usize| batch.row_addrs.iter().position(|addrs| addrs[row] != u64::MAX).unwrap_or_default();
     let tables = handle.tables();
     let names = (0..rows).map(|row| tables.get(supplier(row)).map(ToString::to_string));

@@ -14,8 +14,8 @@ use stoker::session::{Fetched, SessionOptions};
 use stoker::{Connection, Session};
 use stoker_measure::Drain;
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, LastBatch, PackOptions, PlanRequest, Query, ReadOptions, RunId,
-    ShuffleMode, Slice, StreamOptions, StreamState, Topology,
+    BadRows, BadShare, BatchSize, Batching, BucketOptions, LastBatch, PackOptions, PlanRequest, Query, ReadOptions,
+    RunId, ShuffleMode, Slice, StreamOptions, StreamState, Topology,
 };
 
 use crate::batch_log::BatchLog;
@@ -23,6 +23,9 @@ use crate::codec::Codec;
 use crate::connect::{LakeArgs, ReadArgs, parse_params};
 use crate::output::output;
 use crate::stream::report::report;
+
+/// The rows per batch and rank by default.
+const BATCH_SIZE: u64 = 256;
 
 /// Read one rank's share of a stream as a training job would, and report the rates.
 #[derive(Debug, Args)]
@@ -34,9 +37,9 @@ pub struct StreamArgs {
     /// A parameter as JSON, in order
     #[arg(long = "param", short = 'p', value_name = "JSON", requires = "query")]
     params: Vec<String>,
-    /// Rows per batch and rank
-    #[arg(long, default_value_t = 256, conflicts_with = "global_batch_size")]
-    batch_size: u64,
+    /// Rows per batch and rank [default: 256; 1 with --bucket, whose batches have one bucket]
+    #[arg(long, conflicts_with = "global_batch_size")]
+    batch_size: Option<u64>,
     /// Rows per batch of all ranks together
     #[arg(long)]
     global_batch_size: Option<u64>,
@@ -69,6 +72,15 @@ pub struct StreamArgs {
     /// The number of tokens in a pack
     #[arg(long, value_name = "TOKENS", requires = "pack")]
     pack_length: Option<u64>,
+    /// A column of lists, such as tokens, or of whole numbers: rows of similar length come together, a bucket per batch
+    #[arg(long, value_name = "COLUMN", requires = "max_tokens", conflicts_with = "pack")]
+    bucket: Option<String>,
+    /// The number of tokens in a bucket, padding included; a row with more tokens is a bucket of its own
+    #[arg(long, value_name = "TOKENS", requires = "bucket")]
+    max_tokens: Option<u64>,
+    /// The number of rows in a bucket [default: as many as --max-tokens allows]
+    #[arg(long, value_name = "ROWS", requires = "bucket")]
+    max_rows: Option<u64>,
     /// What to do with a last batch that is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
     last_batch: Option<Last>,
@@ -165,8 +177,14 @@ enum Bad {
 
 impl StreamArgs {
     /// Returns how this rank reads the stream.
-    fn session_options(&self) -> anyhow::Result<SessionOptions> {
-        let size = self.global_batch_size.map_or(BatchSize::PerRank(self.batch_size), BatchSize::Global);
+    fn session_options(&self, has_buckets: bool) -> anyhow::Result<SessionOptions> {
+        let other = self.batch_size.filter(|size| *size != 1);
+        let other = other.or(self.global_batch_size.filter(|size| *size != u64::from(self.world_size)));
+        if let Some(size) = other.filter(|_| has_buckets) {
+            bail!("batches of {size}, but each batch of a rank is one bucket: leave the size out");
+        }
+        let per_rank = self.batch_size.unwrap_or(if has_buckets { 1 } else { BATCH_SIZE });
+        let size = self.global_batch_size.map_or(BatchSize::PerRank(per_rank), BatchSize::Global);
         let topology = Topology::try_new(self.rank, self.world_size)?;
         let last = self.last_batch.map_or(LastBatch::default_of(topology), LastBatch::from);
         let run_id = self.run_id.as_deref().filter(|_| self.run_log);
@@ -201,7 +219,8 @@ impl StreamArgs {
             (None, Some(state)) => connection.load_stream(state).await?,
             (None, None) => bail!("give a query, or a state with --state"),
         };
-        let session = Session::new(connection.clone(), handle, self.session_options()?, self.epoch)?;
+        let options = self.session_options(handle.spec().has_buckets())?;
+        let session = Session::new(connection.clone(), handle, options, self.epoch)?;
         if let Some(state) = &state {
             session.load_state(state).await?;
         }
@@ -216,8 +235,14 @@ impl StreamArgs {
             lengths: None,
             pad: 0,
         });
-        let options =
-            StreamOptions { seed: self.seed, shuffle: self.shuffle.into(), weight, pack, ..StreamOptions::default() };
+        let bucket = self.bucket.clone().zip(self.max_tokens).map(|(column, max_tokens)| BucketOptions {
+            column,
+            max_tokens,
+            max_rows: self.max_rows,
+            multiple: 1,
+        });
+        let (seed, shuffle) = (self.seed, self.shuffle.into());
+        let options = StreamOptions { seed, shuffle, weight, pack, bucket, ..StreamOptions::default() };
         let query = Query::new(query, &parse_params(&self.params));
         let run_id = self.run_id.as_deref().map(RunId::try_new).transpose()?;
         Ok(PlanRequest { run_id, ..PlanRequest::new(query, options) })

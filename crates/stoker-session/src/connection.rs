@@ -194,10 +194,14 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Connection::plan_stream`]; weights that do not fit the queries; a run that delivers another stream
-    /// (kind `StateMismatch`).
+    /// (kind `StateMismatch`); buckets, for a server that is too old to know them.
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
-        self.lake.plan(StreamSource::Request(request)).await
+        let handle = self.lake.plan(StreamSource::Request(request)).await?;
+        if request.options.bucket.is_some() && !handle.spec().has_buckets() {
+            return Err(Error::invalid("the server is too old to know buckets: update it, or leave bucket out"));
+        }
+        Ok(handle)
     }
 
     /// Loads the stream with this id.

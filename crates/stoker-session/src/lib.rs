@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch_source;
+mod bucket_batches;
 mod connection;
 mod decode;
 mod error;

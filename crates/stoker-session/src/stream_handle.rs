@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
-use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, check_batches};
+use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, bucket_row_schema, check_batches};
 use stoker_dialect::is_same_query;
 use stoker_types::calls::Beside;
 use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
 
+use crate::bucket_batches::BucketBatches;
 use crate::decode::{DecodeStage, DecodedColumns, RowSubstitutes};
 use crate::sample_stream::halved;
-use crate::{BatchSource, Connection, DecodeOptions, PlannedStream, Result, SampleStream};
+use crate::{BatchSource, Connection, DecodeOptions, Error, PlannedStream, Result, SampleStream};
 
 /// A planned stream, which opens any slice of any epoch. Cheap to clone.
 #[derive(Clone)]
 pub struct StreamHandle {
     plan: Arc<dyn PlannedStream>,
+    /// The columns of the batches.
+    schema: SchemaRef,
     /// The retry budget of reads, for streams without an option of their own.
     retry_budget: Duration,
     /// The memory budget that all streams of the connection share.
@@ -28,7 +31,11 @@ impl StreamHandle {
     /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
     /// take the memory of decoded values from `memory`, and are measured by its clock.
     pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
-        Self { plan: Arc::new(plan), retry_budget, memory }
+        let schema = match plan.spec().has_buckets() {
+            true => Arc::new(bucket_row_schema(&plan.schema())),
+            false => plan.schema(),
+        };
+        Self { plan: Arc::new(plan), schema, retry_budget, memory }
     }
 
     /// Returns the specification of the stream.
@@ -41,9 +48,9 @@ impl StreamHandle {
         self.spec().tables().cloned().collect()
     }
 
-    /// Returns the schema of the batches.
+    /// Returns the schema of the batches, whose rows may be those of buckets.
     pub fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+        self.schema.clone()
     }
 
     /// Returns those of `columns` that are null in at least one row of the stream. The result is empty for a server
@@ -55,7 +62,7 @@ impl StreamHandle {
         self.plan.nulls(columns).await
     }
 
-    /// Returns the number of rows per epoch.
+    /// Returns the number of rows per epoch; of packs or buckets, if the stream has these.
     pub fn num_rows(&self) -> u64 {
         self.spec().num_rows
     }
@@ -141,9 +148,9 @@ impl StreamHandle {
     /// # Errors
     /// As for [`StreamHandle::open`] and [`DecodeOptions::schema`]. A value that is null or cannot be decoded makes
     /// its row a bad row. With [`BadRows::Error`](stoker_types::BadRows) the stream then ends with
-    /// [`Error::BadValue`](crate::Error::BadValue). Otherwise the next row of the same window whose values decode replaces the bad row, and all
-    /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`](crate::Error::NoSubstitute) when the window
-    /// has no such row.
+    /// [`Error::BadValue`]. Otherwise the next row of the same window whose values decode replaces the bad row, and all
+    /// ranks with these transforms choose the same row; the stream ends with [`Error::NoSubstitute`] when the window
+    /// has no such row. A stream of buckets has no such substitutes, which is `InvalidRequest`.
     pub async fn open_decoded(
         &self,
         slice: &Slice,
@@ -174,7 +181,13 @@ impl StreamHandle {
         decode: &DecodeOptions,
     ) -> Result<Box<dyn BatchSource>> {
         let columns = DecodedColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
-        self.check_rows(slice, self.plan.row_bytes().saturating_add(columns.row_bytes()))?;
+        let decoded_bytes = columns.row_bytes().saturating_mul(self.spec().rows_per_position());
+        self.check_rows(slice, self.plan.row_bytes().saturating_add(decoded_bytes))?;
+        if self.spec().has_buckets() && options.bad_rows == BadRows::Substitute {
+            let reason = "rows of buckets that cannot be decoded have no substitutes: leave bad_rows=\"substitute\", \
+                          decode or bucket out";
+            return Err(Error::invalid(reason));
+        }
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
         let encoded = self.batches(slice, &half)?;
@@ -190,7 +203,11 @@ impl StreamHandle {
     fn batches(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>> {
         self.check_slice(slice)?;
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
-        self.plan.open(slice, options)
+        let batches = self.plan.open(slice, options)?;
+        match self.spec().has_buckets() {
+            true => Ok(Box::new(BucketBatches::new(batches, self.schema.clone()))),
+            false => Ok(batches),
+        }
     }
 
     /// Returns an empty receipt of a slice.

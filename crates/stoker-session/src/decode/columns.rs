@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use stoker_batch::{Batch, BufferPool, Held, Pooled};
-use stoker_decode::{BatchDecoder, RowMemory, list_array, output_array, sample_seed, value_bytes};
+use stoker_decode::{BatchDecoder, RowMemory, bucket_row_seed, list_array, output_array, sample_seed, value_bytes};
 use stoker_types::{Slice, StreamSpec};
 
 use super::options::{ColumnDecoder, DecodeOptions};
@@ -219,9 +219,15 @@ impl DecodedColumns {
         let share = self.slice.share(decoded.batch.step, self.spec.num_rows);
         let mut bad = BTreeMap::new();
         for (number, (column, outputs)) in self.columns.iter().zip(&mut decoded.outputs).enumerate() {
-            let position = |place: &usize| share.position(*place as u64);
-            let seed =
-                |place: &usize| sample_seed(self.spec.seed, self.slice.epoch, position(place), column.draws_of());
+            let seed = |place: &usize| {
+                let (at, of_bucket) = decoded.batch.place_of(*place);
+                let position = share.position(at as u64);
+                let seed = sample_seed(self.spec.seed, self.slice.epoch, position, column.draws_of());
+                match decoded.batch.buckets {
+                    None => seed,
+                    Some(_) => bucket_row_seed(seed, of_bucket as u64),
+                }
+            };
             let seeds: Vec<u64> = places.iter().map(seed).collect();
             for (row, found) in column.decode(outputs, rows, places, &seeds)? {
                 if found.is_fatal {
@@ -260,7 +266,7 @@ impl DecodedColumns {
 
     /// Returns the position of a row of a batch.
     pub fn position(&self, batch: &Batch, row: usize) -> u64 {
-        self.slice.share(batch.step, self.spec.num_rows).position(row as u64)
+        self.slice.share(batch.step, self.spec.num_rows).position(batch.place_of(row).0 as u64)
     }
 
     /// Returns the epoch of the batches.

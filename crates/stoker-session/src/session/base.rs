@@ -9,7 +9,7 @@ use stoker_types::{BatchSize, Batching, Digest, Receipt, RunEvent, StreamSpec, S
 use crate::session::inner::{Inner, Kept};
 use crate::session::receipts::{Substituted, substituted};
 use crate::session::{Progress, SessionOptions, Turn};
-use crate::{Connection, DecodeOptions, Result, StreamHandle};
+use crate::{Connection, DecodeOptions, Error, Result, StreamHandle};
 
 /// The batches of one rank of a stream, epoch after epoch, with a progress that can be saved.
 ///
@@ -143,9 +143,13 @@ impl Session {
     /// state.
     ///
     /// # Errors
-    /// `worker` is not below `num_workers`.
+    /// `worker` is not below `num_workers`; several workers for a stream of buckets.
     pub fn narrow(&self, worker: u32, num_workers: u32) -> Result<()> {
         self.with(|inner| {
+            if num_workers > 1 && inner.spec.has_buckets() {
+                let reason = "a batch of a bucket is not divided among worker processes: use num_workers=0";
+                return Err(Error::invalid(reason));
+            }
             let (own, kept) = (inner.kept.options.topology, &mut inner.kept);
             let rank = own.rank.saturating_add(worker.saturating_mul(own.world_size));
             let topology = Topology::try_new(rank, own.world_size.saturating_mul(num_workers))?;

@@ -136,6 +136,7 @@ pub fn numbers() -> StreamHandle {
         order,
         weight: None,
         pack: None,
+        bucket: None,
     };
     let spec = StreamSpec { version: SPEC_VERSION, sources: vec![source], mixture: None, num_rows: NUM_ROWS, seed: 1 };
     StreamHandle::new(Numbers(spec), Duration::ZERO, MemoryBudget::default())
@@ -206,7 +207,7 @@ impl NumberBatches {
         let data = RecordBatch::try_new(self.schema.clone(), vec![Arc::new(ids)]).map_err(Error::internal)?;
         let (num_valid, row_addrs, substituted) = (data.num_rows(), Vec::new(), Vec::new());
         let cursor = Cursor { stream_id: self.spec.stream_id(), epoch: self.slice.epoch, position: positions.end };
-        Ok(Some(Batch { step: self.step, cursor, data, num_valid, row_addrs, substituted }))
+        Ok(Some(Batch { step: self.step, cursor, data, num_valid, row_addrs, substituted, buckets: None }))
     }
 }
 
