@@ -184,6 +184,7 @@ pub fn options() -> StreamOptions {
         order_version: Some(1),
         weight: None,
         pack: None,
+        bucket: None,
     }
 }
 

@@ -275,6 +275,7 @@ pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
         order_version: Some(order_version),
         weight: None,
         pack: None,
+        bucket: None,
     })
 }
 

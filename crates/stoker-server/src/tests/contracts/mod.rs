@@ -11,6 +11,7 @@
 //! what needs no lake. Each run draws new cases and damaged rows, unless `PROPTEST_RNG_SEED` is set.
 
 mod bad_rows;
+mod buckets;
 mod case;
 pub mod damage;
 mod delivery;
