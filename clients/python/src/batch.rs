@@ -9,10 +9,10 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Field, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stoker_batch::Windows;
+use stoker_batch::{BatchBuckets, Windows};
 use stoker_columns::ragged::{Padding, RaggedValues, ragged_values};
 use stoker_columns::{MASK_KEY, Mismatch, column_validity, dense_values};
-use stoker_decode::sample_seed;
+use stoker_decode::{bucket_row_seed, sample_seed};
 use stoker_session::session::{BatchKey, Fetched};
 use stoker_types::{Digest, ErrorKind, Share, StreamSpec};
 
@@ -51,6 +51,8 @@ pub(crate) struct BatchPlace {
     spec: Arc<StreamSpec>,
     stream_id: Digest,
     share: Share,
+    /// The buckets that the rows belong to, if they are those of buckets.
+    buckets: Option<Arc<BatchBuckets>>,
     /// The columns of the batch.
     schema: SchemaRef,
     /// Which rows have a value, for each column in which some have none.
@@ -92,6 +94,7 @@ impl Batch {
             spec,
             stream_id: batch.cursor.stream_id,
             share,
+            buckets: batch.buckets,
             substituted: bad.collect(),
             step,
             epoch: batch.cursor.epoch,
@@ -266,20 +269,33 @@ impl BatchPlace {
     }
 
     /// Returns the position of a row of the batch in the order of its epoch.
-    fn row_position(&self, row: u64) -> u64 {
-        self.share.position(row)
+    fn row_position(&self, row: usize) -> u64 {
+        self.place_of(row).0
     }
 
     /// Returns a seed for each row, with which transforms of single rows draw.
     fn row_seeds(&self, py: Python<'_>) -> PyResult<Py<ArrowArray>> {
-        let seed = |row| sample_seed(self.spec.seed, self.epoch, self.share.position(row), ROW_DRAWS);
-        let seeds = UInt64Array::from_iter_values((0..self.num_rows as u64).map(seed));
+        let seed = |row| {
+            let (position, of_bucket) = self.place_of(row);
+            let seed = sample_seed(self.spec.seed, self.epoch, position, ROW_DRAWS);
+            of_bucket.map_or(seed, |row| bucket_row_seed(seed, row))
+        };
+        let seeds = UInt64Array::from_iter_values((0..self.num_rows).map(seed));
         Py::new(py, ArrowArray::from_values(Arc::new(seeds)))
     }
 
     /// Returns, for indices of rows in the batch, the index of the mixture's query that each row comes from.
-    fn sources(&self, rows: Vec<u64>) -> Vec<usize> {
+    fn sources(&self, rows: Vec<usize>) -> Vec<usize> {
         let windows = Windows::new(&self.spec, self.epoch);
-        rows.into_iter().map(|row| windows.of(self.share.position(row)).row(0).source).collect()
+        rows.into_iter().map(|row| windows.of(self.place_of(row).0).row(0).source).collect()
+    }
+}
+
+impl BatchPlace {
+    /// Returns the position of a row and, for a row of a bucket, the number of the row in its bucket.
+    fn place_of(&self, row: usize) -> (u64, Option<u64>) {
+        let Some(buckets) = &self.buckets else { return (self.share.position(row as u64), None) };
+        let (bucket, row) = buckets.place_of(row);
+        (self.share.position(bucket as u64), Some(row as u64))
     }
 }

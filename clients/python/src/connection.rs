@@ -19,9 +19,9 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, BadRows, BadShare, Digest, ErrorKind, MixOptions, MixtureStop, PackOptions, PlanRequest, Query,
-    QueryOptions, ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions, StatementProgress, StreamOptions,
-    StreamState, TableName, Topology,
+    BadRowEntry, BadRows, BadShare, BucketOptions, Digest, ErrorKind, MixOptions, MixtureStop, PackOptions,
+    PlanRequest, Query, QueryOptions, ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions,
+    StatementProgress, StreamOptions, StreamState, TableName, Topology,
 };
 
 use crate::arrow_export::ArrowArray;
@@ -63,6 +63,7 @@ pub(crate) struct StreamRequest {
     order_version: Option<u32>,
     weight: Option<String>,
     pack: Option<PackRequest>,
+    bucket: Option<BucketRequest>,
     /// One weight for each query of a mixture; `None` for a stream of one query.
     weights: Option<Vec<f64>>,
     stop: String,
@@ -84,6 +85,23 @@ impl PackRequest {
     fn to_options(&self) -> PackOptions {
         let (columns, lengths) = (self.columns.clone(), self.lengths.clone());
         PackOptions { columns, length: self.length, lengths, pad: self.pad }
+    }
+}
+
+/// The keys of the `BucketRequest` mapping in `_native.pyi`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct BucketRequest {
+    column: String,
+    max_tokens: u64,
+    max_rows: Option<u64>,
+    multiple: u64,
+}
+
+impl BucketRequest {
+    fn to_options(&self) -> BucketOptions {
+        let Self { max_tokens, max_rows, multiple, .. } = *self;
+        BucketOptions { column: self.column.clone(), max_tokens, max_rows, multiple }
     }
 }
 
@@ -466,6 +484,7 @@ impl StreamRequest {
             order_version: self.order_version,
             weight: self.weight.clone(),
             pack: self.pack.as_ref().map(PackRequest::to_options),
+            bucket: self.bucket.as_ref().map(BucketRequest::to_options),
         })
     }
 }

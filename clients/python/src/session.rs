@@ -105,7 +105,8 @@ impl Session {
     /// Whether all batches of all ranks have the same number of rows.
     #[getter]
     fn has_equal_batches(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.0.view(py)?.options().has_equal_batches())
+        let view = self.0.view(py)?;
+        Ok(view.options().has_equal_batches() && !view.of_spec(|spec| spec.has_buckets()))
     }
 
     /// The policy for the last batch of an epoch.

@@ -55,6 +55,12 @@ impl StreamHandle {
         self.spec.num_rows
     }
 
+    /// Whether the positions of the stream are those of buckets.
+    #[getter]
+    fn has_buckets(&self) -> bool {
+        self.spec.has_buckets()
+    }
+
     /// The tables that supply rows, as pairs of table and version, in the order of row addresses.
     #[getter]
     fn tables(&self) -> Vec<(String, u64)> {

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from stoker._batch import Batch
 from stoker._boxes import map_boxes
+from stoker._bucket import Bucket
 from stoker._class_balance import ClassBalance
 from stoker._column_compression import ColumnCompression
 from stoker._columns import tensor_shape
@@ -74,6 +75,7 @@ __all__ = [
     "AudioClip",
     "BadRow",
     "Batch",
+    "Bucket",
     "CancelledError",
     "ClassBalance",
     "ColorJitter",

@@ -84,7 +84,7 @@ def check_sharding(sharding: Any, stream: StreamInfo, layouts: Mapping[str, Layo
     if not stream.has_equal_batches:
         raise InvalidRequestError(
             "a sharding needs batches of one size: give last_batch='pad' (the default of Query.jax) or 'drop', and "
-            "a global_batch_size that is a multiple of the number of processes"
+            "a global_batch_size that is a multiple of the number of processes; buckets have different numbers of rows"
         )
     num_rows = stream.batch_size * num_parts
     try:

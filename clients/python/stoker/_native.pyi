@@ -11,6 +11,12 @@ class PackRequest(TypedDict):
     lengths: str | None
     pad: int
 
+class BucketRequest(TypedDict):
+    column: str
+    max_tokens: int
+    max_rows: int | None
+    multiple: int
+
 class StreamRequest(TypedDict):
     seed: int
     shuffle: str
@@ -20,6 +26,7 @@ class StreamRequest(TypedDict):
     order_version: int | None
     weight: str | None
     pack: PackRequest | None
+    bucket: BucketRequest | None
     weights: list[float] | None
     stop: str
     epoch_rows: int
@@ -250,6 +257,8 @@ class StreamHandle:
     def stream_id(self) -> str: ...
     @property
     def num_rows(self) -> int: ...
+    @property
+    def has_buckets(self) -> bool: ...
     @property
     def tables(self) -> list[tuple[str, int]]: ...
     @property

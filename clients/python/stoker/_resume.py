@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stoker import _distributed, _native
+from stoker._bucket import refuse_sizes
 from stoker._config import slice_config
 from stoker._errors import InvalidRequestError
 from stoker._state_text import state_text
@@ -28,6 +29,7 @@ _PINNED = (
     "order_version",
     "weight",
     "pack",
+    "bucket",
     "params",
 )
 
@@ -51,6 +53,8 @@ def resumed(
     native = lake._native
     asked = {**config.agreed(), "run_id": options.get("run_id"), "state": _place(text)}
     handle = _distributed.agree(ranks, asked, lambda: native.load_stream(text), native.load_stream)
+    if handle.has_buckets:
+        refuse_sizes(config.batch_size, config.global_batch_size)
     stream = Stream(lake, _native.Session(native, handle, config.request(), 0))
     stream.load_state_dict(text)
     return stream

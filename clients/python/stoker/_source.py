@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stoker import _distributed, _native
+from stoker._bucket import Bucket, bucket_request, refuse_sizes
 from stoker._compression import Compression
 from stoker._config import slice_config
 from stoker._decode import ColumnDecoder
@@ -80,6 +81,7 @@ class StreamSource(ABC):
         order_version: int | None = None,
         weight: str | None = None,
         pack: Pack | None = None,
+        bucket: Bucket | None = None,
         bad_rows: BadRows = "error",
         max_bad_share: float | None = None,
         verify: bool = True,
@@ -105,7 +107,7 @@ class StreamSource(ABC):
         that give the same ``run_id``.
 
         Args:
-            batch_size: Rows per rank and batch.
+            batch_size: Rows per rank and batch. Left out with ``bucket``.
             global_batch_size: Rows of all ranks per batch, instead of ``batch_size``; the ranks' shares differ by at
                 most one row.
             seed: The seed of the order, from 0 to 2**64 - 1.
@@ -141,6 +143,9 @@ class StreamSource(ABC):
                 mixture needs the column. Default: each row comes once.
             pack: Fills sequences of one length with whole documents, see :class:`Pack`. The rows of the stream are then
                 packs: ``batch_size``, positions and ``len`` count packs. Not together with ``weight``.
+            bucket: Puts rows of similar length together under a limit of tokens, see :class:`Bucket`. Each batch of a
+                rank has the rows of one bucket; positions and ``len`` count buckets. Not together with ``weight`` or
+                ``pack``.
             bad_rows: What to do with a bad row: one whose stored bytes do not match their checksum, or whose value
                 (``decode``) is null or cannot be decoded, even after a second read. ``"error"`` fails; ``"substitute"``
                 replaces the row by the next good row of the same window, the same on every rank, which
@@ -192,6 +197,10 @@ class StreamSource(ABC):
             3
         """
         ranks = _distributed.ranks_of(rank, world_size, mesh, process_group)
+        asked_bucket = bucket_request(bucket)
+        if asked_bucket is not None:
+            refuse_sizes(batch_size, global_batch_size)
+            batch_size = 1
         config = slice_config(
             ranks=ranks,
             batch_size=batch_size,
@@ -220,6 +229,7 @@ class StreamSource(ABC):
             "order_version": whole_or_none("order_version", order_version, 1, 2),
             "weight": None if weight is None else column_name("weight", weight),
             "pack": pack_request(pack),
+            "bucket": asked_bucket,
             "weights": None if mixing is None else mixing.weights,
             "stop": "first" if mixing is None else mixing.stop,
             "epoch_rows": 0 if mixing is None else mixing.epoch_rows,

@@ -52,7 +52,7 @@ class StreamInfo:
 
     @property
     def batch_size(self) -> int:
-        """The maximum number of rows of this rank's batches."""
+        """The maximum number of rows of this rank's batches; for a stream of buckets, the number of buckets: 1."""
         return self._session.batch_size
 
     @property
