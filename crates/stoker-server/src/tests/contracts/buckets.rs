@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use proptest::prelude::*;
