@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from multimodal import check_all, check_equal, make_table, make_videos
+from multimodal import check_all, check_equal, check_packs, check_weights, make_table, make_videos
 
 import stoker
 
@@ -27,3 +27,13 @@ def test_a_framework_gets_what_was_written(place: stoker.Lake, videos: list[byte
 
 def test_pytorch_gets_the_arrays_of_numpy(place: stoker.Lake) -> None:
     check_equal(place, "torch")
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_packs_have_the_documents_that_were_written(place: stoker.Lake, framework: str) -> None:
+    check_packs(place, framework)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_rows_come_as_often_as_they_weigh(place: stoker.Lake, framework: str) -> None:
+    check_weights(place, framework)

@@ -13,7 +13,7 @@ import stoker
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
-from multimodal import check_all, check_equal, make_table, make_videos
+from multimodal import check_all, check_equal, check_packs, check_weights, make_table, make_videos
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +41,13 @@ def test_a_framework_gets_what_was_written(lake: stoker.Lake, videos: list[bytes
 @pytest.mark.parametrize("framework", ["jax", "tensorflow"])
 def test_a_framework_gets_the_arrays_of_numpy(lake: stoker.Lake, framework: str) -> None:
     check_equal(lake, framework)
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_packs_have_the_documents_that_were_written(lake: stoker.Lake, framework: str) -> None:
+    check_packs(lake, framework)
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_rows_come_as_often_as_they_weigh(lake: stoker.Lake, framework: str) -> None:
+    check_weights(lake, framework)
