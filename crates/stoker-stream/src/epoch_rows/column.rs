@@ -1,7 +1,7 @@
 //! Reads a column of numbers of all rows of a row set, in the order of the rows.
 
 use arrow_array::ArrayRef;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 use futures::{Stream, StreamExt, stream};
 use stoker_chunks::ChunkScan;
 use stoker_sql::{NO_ROW, ResolvedRows};
@@ -39,15 +39,8 @@ impl<'a> EpochColumn<'a> {
     /// # Errors
     /// [`Error::EpochColumn`] if the query does not have it.
     pub fn find(source: &'a SourcePlan, option: &'static str, name: &'a str) -> Result<Self> {
-        let columns = source.query.columns();
-        match columns.iter().position(|known| known.field.name() == name) {
-            Some(index) => Ok(Self { source, option, name, index }),
-            None => {
-                let names: Vec<&str> = columns.iter().map(|known| known.field.name().as_str()).collect();
-                let reason = format!("the query has no such column; it has {}", names.join(", "));
-                Err(Error::EpochColumn { option, column: name.into(), reason })
-            }
-        }
+        let fields = source.query.columns().iter().map(|known| &known.field);
+        Ok(Self { source, option, name, index: index_of(fields, option, name)? })
     }
 
     /// Returns the number of rows of the row set.
@@ -106,6 +99,22 @@ impl ColumnRows<'_> {
         let named = named_row(self.rows.addrs.iter().map(|addrs| addrs[row]), tables);
         self.column.error(format!("{named} has {value}; {wanted}"))
     }
+}
+
+/// Returns the index of a column of which an option tells the name.
+///
+/// # Errors
+/// [`Error::EpochColumn`] if the query does not have it.
+pub(super) fn index_of<'f>(
+    fields: impl Iterator<Item = &'f FieldRef> + Clone,
+    option: &'static str,
+    name: &str,
+) -> Result<usize> {
+    fields.clone().position(|known| known.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = fields.map(|known| known.name().as_str()).collect();
+        let reason = format!("the query has no such column; it has {}", names.join(", "));
+        Error::EpochColumn { option, column: name.into(), reason }
+    })
 }
 
 /// Returns the address and the table of a row as text.

@@ -23,7 +23,7 @@ use arrow_select::take::take;
 use stoker_order::DocumentPiece;
 use stoker_types::{PackOptions, to_usize};
 
-use super::column::named_row;
+use super::column::{index_of, named_row};
 use crate::source::SourcePlan;
 use crate::{Error, Result};
 
@@ -81,10 +81,7 @@ impl PackedColumns {
             Field::new(name, DataType::FixedSizeList(item, length), false)
         };
         for name in &options.columns {
-            if !fields.iter().any(|field| field.name() == name) {
-                let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-                return Err(refused(name, format!("the query has no such column; it has {}", names.join(", "))));
-            }
+            index_of(fields.iter(), "pack", name)?;
         }
         let (mut tokens, mut packed) = (Vec::new(), Vec::new());
         for field in fields {
@@ -101,12 +98,7 @@ impl PackedColumns {
             }
             let item = match field.data_type() {
                 DataType::List(item) | DataType::LargeList(item) => item.data_type().clone(),
-                other => {
-                    return Err(refused(
-                        field.name(),
-                        format!("it is {other}; packs are filled from lists of numbers"),
-                    ));
-                }
+                other => return Err(refused(field.name(), no_lists(other))),
             };
             let column =
                 Tokens::new(field.name(), item.clone(), options.pad).map_err(|reason| refused(field.name(), reason))?;
@@ -306,6 +298,11 @@ impl Tokens {
             format!("{named} has {found} values, or a NULL among them; its length says {wanted} values without NULL");
         Error::EpochColumn { option: "pack", column: self.name.clone(), reason }
     }
+}
+
+/// Returns why a column of this type cannot be packed.
+pub(super) fn no_lists(data_type: &DataType) -> String {
+    format!("it is {data_type}; packs are filled from lists of numbers")
 }
 
 impl PackedRows<'_> {
