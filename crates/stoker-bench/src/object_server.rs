@@ -1,14 +1,15 @@
 //! `stoker bench object-server`: an S3-compatible store that serves a folder from the page cache, with a chosen
-//! latency.
+//! latency and bandwidth.
 //!
 //! ```text
-//! GET /bucket/key ──► latency ──► DIR/bucket/key, from the page cache
+//! GET /bucket/key ──► latency ──► DIR/bucket/key, from the page cache ──► the bandwidth that all connections share
 //! ```
 //!
 //! The buckets are the folders in DIR. The server accepts any credentials. A thread serves each connection, so that
 //! latencies overlap as they would over a network. The store is for benchmarks and tests only: it syncs nothing, and
 //! everybody may read and write.
 
+mod bandwidth;
 mod dates;
 mod http;
 mod listing;
@@ -29,6 +30,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::net::TcpSocket;
 
+use crate::object_server::bandwidth::Bandwidth;
 use crate::object_server::http::{Body, Exchange, Request, Response};
 use crate::object_server::stats::Stats;
 
@@ -42,7 +44,10 @@ const STACK_BYTES: usize = 512 << 10;
 /// finds the queue full retries after a second.
 const WAITING_MAX: u32 = 4_096;
 
-/// Serve a folder over the S3 protocol, with a latency before each response.
+/// The smallest limit of the bandwidth in megabytes per second. A piece of a body takes at most some minutes.
+const RATE_MIN: f64 = 0.001;
+
+/// Serve a folder over the S3 protocol, with a latency before each response and a limit of its bandwidth.
 #[derive(Debug, Args)]
 pub struct ObjectServerArgs {
     /// The folder whose folders are the buckets
@@ -51,6 +56,9 @@ pub struct ObjectServerArgs {
     /// Milliseconds before each response
     #[arg(long, default_value_t = 0)]
     latency_ms: u64,
+    /// The megabytes (10^6 bytes) per second of the bodies of all responses together; without it, as fast as possible
+    #[arg(long)]
+    mb_per_sec: Option<f64>,
     /// The address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
@@ -61,6 +69,7 @@ pub(crate) struct Store {
     /// The folder that contains the buckets.
     dir: PathBuf,
     latency: Duration,
+    bandwidth: Option<Bandwidth>,
     stats: Stats,
     /// The number of the next upload.
     uploads: AtomicU64,
@@ -69,10 +78,17 @@ pub(crate) struct Store {
 /// Serves until the process is terminated.
 pub fn run(args: &ObjectServerArgs) -> anyhow::Result<()> {
     ensure!(args.dir.is_dir(), "{} is not a folder", args.dir.display());
+    let rate = args.mb_per_sec;
+    ensure!(
+        rate.is_none_or(|rate| rate.is_finite() && rate >= RATE_MIN),
+        "--mb-per-sec is {}; it must be a number from {RATE_MIN} on",
+        rate.unwrap_or_default()
+    );
     let listener = listen(&args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
     let store = Arc::new(Store {
         dir: args.dir.clone(),
         latency: Duration::from_millis(args.latency_ms),
+        bandwidth: rate.map(|rate| Bandwidth::new(rate * 1e6)),
         stats: Stats::default(),
         uploads: AtomicU64::new(0),
     });
@@ -113,7 +129,7 @@ impl Store {
             let mut exchange = Exchange::new(&request, &mut input, &mut output, &mut piece);
             if request.path == STATS_PATH {
                 let response = Response::new(200).with_header("Content-Type", "application/json");
-                exchange.answer(response.with_body(Body::Text(self.stats.to_json())), None)?;
+                exchange.answer(response.with_body(Body::Text(self.stats.to_json())), None, None)?;
                 continue;
             }
             let response = match self.answer(&request, &mut exchange) {
@@ -122,7 +138,7 @@ impl Store {
             };
             exchange.skip_body()?;
             std::thread::sleep(self.latency);
-            exchange.answer(response, Some(&self.stats))?;
+            exchange.answer(response, Some(&self.stats), self.bandwidth.as_ref())?;
             if !request.keep_alive {
                 break;
             }

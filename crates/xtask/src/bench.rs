@@ -11,12 +11,13 @@ use crate::python::{self, Python};
 use crate::workspace::Workspace;
 
 /// The parts that are not one of `stoker bench`: other libraries, first epochs of Python processes, SQL and search,
-/// decoding of media, and tokens.
+/// decoding of media, tokens, and batches of other frameworks.
 const PEERS: &str = "peers";
 const PYTHON: &str = "python";
 const SQL: &str = "sql";
 const MEDIA: &str = "media";
 const TOKENS: &str = "tokens";
+const FRAMEWORKS: &str = "frameworks";
 
 /// The part of `stoker bench` that measures no rate, but how orders mix, and that runs only if it is named.
 const ORDER: &str = "order";
@@ -33,8 +34,9 @@ const HELP: [&str; 2] = ["--help", "-h"];
 const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
-/// Builds and measures: `peers`, `python`, `sql`, `media` or `tokens` with the arguments after it, or `stoker bench` with the
-/// arguments as they are. Without arguments, one after the other, of the other libraries only the first epochs.
+/// Builds and measures: `peers`, `python`, `sql`, `media`, `tokens` or `frameworks` with the arguments after it, or
+/// `stoker bench` with the arguments as they are. Without arguments, one after the other, of the other libraries only the
+/// first epochs.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
@@ -42,6 +44,7 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
         Some((part, args)) if part == SQL => queries(workspace, narrator, args),
         Some((part, args)) if part == MEDIA => media(workspace, narrator, args),
         Some((part, args)) if part == TOKENS => tokens(workspace, narrator, args),
+        Some((part, args)) if part == FRAMEWORKS => frameworks(workspace, narrator, args),
         Some(_) => ceilings(workspace, narrator, args),
         None => {
             narrator.say("Measures for an hour or so; `cargo xtask bench --help` lists shorter parts");
@@ -51,7 +54,8 @@ pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> R
             media(workspace, narrator, args)?;
             tokens(workspace, narrator, args)?;
             peers(workspace, narrator, &PEERS_FIRST_EPOCHS.map(str::to_owned))?;
-            queries(workspace, narrator, args)
+            queries(workspace, narrator, args)?;
+            frameworks(workspace, narrator, args)
         }
     }
 }
@@ -78,7 +82,8 @@ fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String])
     script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
 }
 
-/// Decoding of media beside the libraries that decode them, in the environment for tests.
+/// Decoding of media, and compressed tensors from limited storage, beside libraries and ceilings, in the environment for
+/// tests.
 fn media(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_media.py", "Measure decoding of media"), args)
 }
@@ -86,6 +91,12 @@ fn media(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Res
 /// Rows of different lengths, packs and weights beside rows of one length, in the environment for tests.
 fn tokens(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_tokens.py", "Measure tokens"), args)
+}
+
+/// Batches of JAX and TensorFlow beside those of NumPy, in the environment of these frameworks.
+fn frameworks(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
+    let step = ("bench_frameworks.py", "Measure batches of JAX and TensorFlow");
+    script(workspace, narrator, Python::locate_extras, step, args)
 }
 
 /// SQL and search beside other engines, in the environment of the other libraries.

@@ -39,8 +39,9 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask bench ARGS…        `stoker bench` with these arguments
   cargo xtask bench peers ARGS…  only the other libraries, with later epochs too; --help lists the arguments
   cargo xtask bench python ARGS… only first epochs of Python processes; --help lists the arguments
-  cargo xtask bench media ARGS…  only decoding of images, sound and video; --help lists the arguments
+  cargo xtask bench media ARGS…  only images, sound, video and compressed tensors; --help lists the arguments
   cargo xtask bench tokens ARGS… only rows of different lengths, packs and weights; --help lists the arguments
+  cargo xtask bench frameworks   only batches of JAX and TensorFlow; further arguments as --help lists them
   cargo xtask bench sql ARGS…    only SQL and search beside other engines; --help lists the arguments
   cargo xtask wheel [--lto]      the Python packages as files for `pip install`; with --lto smaller, after an hour or more
   cargo xtask help               this text

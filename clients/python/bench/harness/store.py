@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["StoreError", "check_loopback", "serve"]
+__all__ = ["StoreError", "check_loopback", "sent_bytes", "serve", "storage_options"]
 
 
 class StoreError(Exception):
@@ -29,13 +31,14 @@ def check_loopback(endpoint: str) -> str:
 
 
 @contextmanager
-def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
+def serve(binary: str | None, folder: Path, latency_ms: int, *, mb_per_sec: float | None = None) -> Iterator[str]:
     """Serves each subfolder of a folder as a bucket, and gives the endpoint.
 
     Args:
         binary: The ``stoker`` binary.
         folder: The folder with the buckets.
         latency_ms: Milliseconds that the server waits before it answers.
+        mb_per_sec: The megabytes (10^6 bytes) per second that it sends at most; default: no limit.
 
     Raises:
         StoreError: The server did not start.
@@ -43,6 +46,8 @@ def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
     if binary is None or not Path(binary).exists():
         raise StoreError(f"the stoker binary is needed for its object server; found {binary}; give --stoker")
     command = [binary, "bench", "object-server", "--dir", str(folder), "--latency-ms", str(latency_ms)]
+    if mb_per_sec is not None:
+        command += ["--mb-per-sec", str(mb_per_sec)]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -66,3 +71,20 @@ def serve(binary: str | None, folder: Path, latency_ms: int) -> Iterator[str]:
         process.kill()  # the server has nothing to save
         process.stdout.close()
         process.wait()
+
+
+def sent_bytes(endpoint: str) -> int:
+    """Returns the bytes of all bodies that the server has sent, as it counts them."""
+    place = urlsplit(endpoint)
+    connection = HTTPConnection(str(place.hostname), place.port)
+    try:
+        connection.request("GET", "/__stats")
+        return int(json.load(connection.getresponse())["bytes"])
+    finally:
+        connection.close()
+
+
+def storage_options(endpoint: str) -> dict[str, str]:
+    """Returns the options with which ``stoker.connect`` opens lakes of the server."""
+    keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "bench")
+    return {"aws_endpoint": endpoint, "aws_region": "us-east-1", "allow_http": "true", **keys}

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use stoker_types::to_usize;
 
+use crate::object_server::bandwidth::Bandwidth;
 use crate::object_server::stats::Stats;
 use crate::object_server::xml::escape;
 
@@ -244,17 +245,19 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Sends the response, and counts the bytes of its body.
-    pub fn answer(&mut self, response: Response, stats: Option<&Stats>) -> Result<()> {
+    /// Sends the response as fast as the bandwidth allows, and counts the bytes of its body.
+    pub fn answer(&mut self, response: Response, stats: Option<&Stats>, bandwidth: Option<&Bandwidth>) -> Result<()> {
         let mut head = response.head();
         if self.is_head {
             return self.output.write_all(head.as_bytes());
         }
+        let wait = |bytes: u64| bandwidth.iter().for_each(|bandwidth| bandwidth.wait(bytes));
         let count = |bytes: u64| stats.iter().for_each(|stats| stats.add_sent(bytes));
         match response.body {
             Body::Empty | Body::Length(_) => self.output.write_all(head.as_bytes()),
             Body::Text(text) => {
                 head.push_str(&text);
+                wait(text.len() as u64);
                 self.output.write_all(head.as_bytes())?;
                 count(text.len() as u64);
                 Ok(())
@@ -267,6 +270,7 @@ impl<'a> Exchange<'a> {
                     let length = (range.end - at).min(PIECE_BYTES as u64);
                     let piece = &mut self.piece[..to_usize(length)];
                     file.read_exact_at(piece, at)?;
+                    wait(length);
                     self.output.write_all(piece)?;
                     count(length);
                     at += length;

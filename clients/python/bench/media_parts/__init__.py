@@ -1,0 +1,1 @@
+"""The paths of ``bench_media.py``: one module for each sort of media."""
