@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use stoker_decode::{Interpolation, Orientation};
+use stoker_types::ColumnClip;
 
-use crate::{Error, Result, VideoIndex};
+use crate::{Error, Result, Start, VideoIndex};
 
 /// The most pixels of a frame, unless a clip gives another limit: 8,192 x 8,192.
 pub const PIXELS_MAX: u64 = 1 << 26;
@@ -42,24 +43,6 @@ pub struct VideoClip {
     pub pixels_max: u64,
 }
 
-/// Where a clip begins.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Start {
-    /// At the frame with this position in presentation order, counted from 0.
-    Frame(u64),
-    /// At the frame whose time is nearest to this one, in seconds. The time is the file's own, after its edit list.
-    Seconds(f64),
-    /// At the position that a column of the row gives: a frame for columns of integers, seconds for columns of floats.
-    Column(String),
-    /// At a random frame; all starts at which the clip fits into the video are equally likely.
-    #[default]
-    Random,
-    /// The clip's frames are spread evenly from the first to the last frame of the video. A clip of one frame has the
-    /// middle one.
-    Uniform,
-}
-
 /// The start that a column gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Position {
@@ -96,6 +79,34 @@ impl VideoClip {
             orientation: Orientation::Apply,
             layout: Layout::default(),
             pixels_max: PIXELS_MAX,
+        }
+    }
+
+    /// Returns a clip with the frames that the consumer of a stream decodes.
+    ///
+    /// # Errors
+    /// As [`VideoClip::validate`].
+    pub fn choosing(clip: &ColumnClip) -> Result<Self> {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let start = clip.start.clone();
+        let clip = Self {
+            stride: number(clip.stride),
+            start,
+            offsets: clip.offsets.clone(),
+            ..Self::new(number(clip.frames))
+        };
+        clip.validate()?;
+        Ok(clip)
+    }
+
+    /// Returns what determines the frames of a column's clips.
+    pub fn choice(&self, column: &str) -> ColumnClip {
+        ColumnClip {
+            column: column.into(),
+            frames: self.frames as u64,
+            stride: self.stride as u64,
+            start: self.start.clone(),
+            offsets: self.offsets.clone(),
         }
     }
 

@@ -9,6 +9,12 @@ use crate::{BadVideo, Rotation, VideoIndex};
 /// The letters with which the stored form begins; the last one is the version.
 const MAGIC: [u8; 4] = *b"SVI1";
 
+/// The letters of version 2, in which the checksums of the frames follow.
+const CHECKED_MAGIC: [u8; 4] = *b"SVI2";
+
+/// The bytes of a checksum.
+const CHECKSUM_BYTES: usize = 4;
+
 /// The least bytes of a frame: offset, size and time.
 const FRAME_BYTES_MIN: usize = 3;
 
@@ -18,8 +24,19 @@ const HIDDEN: u64 = 2;
 impl VideoIndex {
     /// Returns the compact form of the index: a header of about 60 bytes, and 4 to 6 bytes per frame.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.put(MAGIC)
+    }
+
+    /// Returns the compact form with a checksum of each frame.
+    pub(crate) fn to_checked_bytes(&self, checksums: &[u32]) -> Vec<u8> {
+        let mut bytes = self.put(CHECKED_MAGIC);
+        checksums.iter().for_each(|checksum| bytes.extend_from_slice(&checksum.to_le_bytes()));
+        bytes
+    }
+
+    fn put(&self, magic: [u8; 4]) -> Vec<u8> {
         let parts = self.parts();
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = magic.to_vec();
         let numbers = [
             codec_number(parts.codec),
             rotation_number(parts.rotation),
@@ -52,13 +69,20 @@ impl VideoIndex {
         bytes
     }
 
-    /// Reads what [`VideoIndex::to_bytes`] wrote. Memory is bounded by the length of `bytes`.
+    /// Reads what [`VideoIndex::to_bytes`] or [`CheckedIndex::to_bytes`](crate::CheckedIndex::to_bytes) wrote. Memory is
+    /// bounded by the length of `bytes`.
     ///
     /// # Errors
     /// [`BadVideo`] for bytes that are damaged or of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadVideo> {
+        Self::from_checked_bytes(bytes).map(|(index, _)| index)
+    }
+
+    /// Reads an index of any version, and the checksums of its frames in decoding order; version 1 has none.
+    pub(crate) fn from_checked_bytes(bytes: &[u8]) -> Result<(Self, Vec<u32>), BadVideo> {
         let mut input = Input::new(bytes, "the index of the video");
-        if input.take(MAGIC.len())? != MAGIC {
+        let magic = input.take(MAGIC.len())?;
+        if magic != MAGIC && magic != CHECKED_MAGIC {
             return Err(BadVideo::new("the index of the video is damaged, or of a newer version"));
         }
         let codec = codec_of(input.varint()?)?;
@@ -71,10 +95,14 @@ impl VideoIndex {
         let extradata = part(&mut input)?;
         let prefix = part(&mut input)?;
         let frames = frames(&mut input)?;
+        let checksums = match magic == CHECKED_MAGIC {
+            true => checksums(&mut input, frames.len())?,
+            false => Vec::new(),
+        };
         if !input.is_empty() {
             return Err(damaged());
         }
-        Self::try_new(Parts {
+        let index = Self::try_new(Parts {
             codec,
             extradata,
             prefix,
@@ -86,7 +114,8 @@ impl VideoIndex {
             matrix,
             file_bytes,
             frames,
-        })
+        })?;
+        Ok((index, checksums))
     }
 }
 
@@ -119,6 +148,11 @@ fn frames(input: &mut Input<'_>) -> Result<Vec<FrameEntry>, BadVideo> {
         frames.push(FrameEntry { offset, pts, size, is_key: word & KEY != 0, is_shown: word & HIDDEN == 0 });
     }
     Ok(frames)
+}
+
+fn checksums(input: &mut Input<'_>, num_frames: usize) -> Result<Vec<u32>, BadVideo> {
+    let bytes = input.take(num_frames.checked_mul(CHECKSUM_BYTES).ok_or_else(damaged)?)?;
+    Ok(bytes.as_chunks::<CHECKSUM_BYTES>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
 }
 
 /// Returns the greatest common divisor of the differences of successive times, at least 1.

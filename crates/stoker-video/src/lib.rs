@@ -13,12 +13,17 @@
 //! how. [`VideoClip::decode`] begins at the key frame before the wanted frames, and takes the compressed frames from a
 //! [`ByteSource`], which needs only the ranges that [`Packets::byte_ranges`] lists. [`Decoders`] keeps open decoders.
 //!
+//! [`CheckedIndex`] has a checksum of each frame beside the index. [`ClipBytes`] puts an index and parts of a file into one
+//! value.
+//!
 //! This crate does no I/O, and does not depend on SQL or gRPC.
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod checked_index;
 mod choose;
 mod clip;
+mod clip_bytes;
 mod convert;
 mod decode;
 mod decoders;
@@ -37,14 +42,17 @@ mod scratch;
 mod source;
 mod subsampled;
 
+pub use checked_index::CheckedIndex;
 pub use choose::ClipFrames;
-pub use clip::{Layout, PIXELS_MAX, Position, Start, VideoClip};
+pub use clip::{Layout, PIXELS_MAX, Position, VideoClip};
+pub use clip_bytes::ClipBytes;
 pub use decode::Video;
 pub use decoders::Decoders;
 pub use error::{BadVideo, Error, Result};
 pub use index::{FrameEntry, Rotation, VideoIndex};
 pub use packets::{PacketRun, Packets};
 pub use source::{ByteSource, Pieces};
+pub use stoker_types::ClipStart as Start;
 
 #[cfg(test)]
 mod tests;

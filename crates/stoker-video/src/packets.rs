@@ -98,14 +98,15 @@ impl Packets {
         self.runs.iter().map(|run| run.range.len()).sum()
     }
 
+    /// The numbers in decoding order of all frames, those of tails included, in ascending order of the runs.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.runs.iter().flat_map(|run| run.range.start..run.tail.end)
+    }
+
     /// Returns the ranges of the file that hold the compressed frames, in ascending order. Ranges that are at most `gap`
     /// bytes apart become one.
     pub fn byte_ranges(&self, index: &VideoIndex, gap: u64) -> Vec<Range<u64>> {
-        let frames = self
-            .runs
-            .iter()
-            .flat_map(|run| run.range.start..run.tail.end)
-            .filter_map(|position| index.frames().get(position));
+        let frames = self.numbers().filter_map(|position| index.frames().get(position));
         let mut ranges: Vec<Range<u64>> =
             frames.map(|frame| frame.offset..frame.offset + u64::from(frame.size)).collect();
         ranges.sort_unstable_by_key(|range| range.start);

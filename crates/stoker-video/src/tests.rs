@@ -1,5 +1,6 @@
 //! Tests that need no libavcodec: indexes of the files in `tests/fixtures`, choice of frames, damage.
 
+mod checked;
 mod choose;
 mod damage;
 mod fuzz;

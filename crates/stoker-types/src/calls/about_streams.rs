@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::about_tables::Checked;
-use crate::Digest;
+use crate::{ColumnClip, Digest};
 
 /// Rows whose addresses one [`FindRows`] asks for, at most.
 pub const ROW_ADDRS_MAX: u64 = 1 << 18;
@@ -154,7 +154,7 @@ pub struct Beside {
 }
 
 /// Asks for rows of the windows of an epoch: the first ones of those named, at least one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadBeside {
     /// The stream, where the lake keeps its specification.
@@ -175,6 +175,9 @@ pub struct ReadBeside {
     /// Milliseconds for which reads are retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_budget_millis: Option<u64>,
+    /// The clips of columns of videos, as those of the stream.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clips: Vec<ColumnClip>,
 }
 
 impl Checked for ReadBeside {

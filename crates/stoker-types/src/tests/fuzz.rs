@@ -263,6 +263,13 @@ fn documents() -> Vec<Vec<u8>> {
         beside: vec![Beside { position: 4, offset: 2 }],
         unverified: true,
         retry_budget_millis: Some(5),
+        clips: vec![ColumnClip {
+            column: "video".into(),
+            frames: 8,
+            stride: 1,
+            start: ClipStart::Seconds(0.5),
+            offsets: Some(vec![-0.5; 8]),
+        }],
         ..ReadBeside::default()
     };
     let column = ColumnLayout {

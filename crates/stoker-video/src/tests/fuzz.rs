@@ -2,8 +2,9 @@
 
 use stoker_fuzz::Target;
 
+use super::checked::clip_of;
 use super::{file, plain};
-use crate::{Start, VideoClip, VideoIndex};
+use crate::{ByteSource, CheckedIndex, ClipBytes, Packets, Start, VideoClip, VideoIndex};
 
 /// Checks what holds for each index.
 fn check(index: &VideoIndex, file_bytes: usize) {
@@ -52,10 +53,27 @@ fn mkv_files() {
 
 #[test]
 fn stored_indexes() {
+    let checked = CheckedIndex::read(&file("hevc.mp4")).expect("an index").to_bytes();
     let seeds = [plain(30), VideoIndex::read(&file("h264.mkv")).expect("an index")].map(|index| index.to_bytes());
-    Target::new("stored indexes of videos").seeds(seeds).run(|input| {
-        let Ok(index) = VideoIndex::from_bytes(input) else { return false };
-        assert_eq!(VideoIndex::from_bytes(&index.to_bytes()), Ok(index));
+    Target::new("stored indexes of videos").seeds(seeds.into_iter().chain([checked])).run(|input| {
+        let Ok(index) = CheckedIndex::from_bytes(input) else { return false };
+        assert_eq!(CheckedIndex::from_bytes(&index.to_bytes()).as_ref(), Ok(&index));
+        assert_eq!(VideoIndex::from_bytes(input).as_ref(), Ok(index.index()));
+        true
+    });
+}
+
+#[test]
+fn clips() {
+    let seeds = ["h264.mp4", "vp9.webm"].map(|name| clip_of(&file(name), 13));
+    Target::new("clips of videos").seeds(seeds).tokens([b"\0\0\0\0SVC1".as_slice()]).run(|input| {
+        let Ok(Some(clip)) = ClipBytes::read(input) else { return false };
+        let frames = VideoClip { start: Start::Frame(13), ..VideoClip::new(1) }.frames_of(&clip.index, None, 0);
+        let packets = frames.map(|frames| frames.packets(&clip.index));
+        for number in packets.iter().flat_map(Packets::numbers) {
+            let frame = clip.index.frames()[number];
+            clip.pieces.bytes(frame.offset, frame.size as usize);
+        }
         true
     });
 }

@@ -47,7 +47,7 @@ fn damaged_forms_are_refused() {
         bytes[at] = value;
         VideoIndex::from_bytes(&bytes).unwrap_err().reason
     };
-    assert_eq!(with(3, b'2'), "the index of the video is damaged, or of a newer version");
+    assert_eq!(with(3, b'3'), "the index of the video is damaged, or of a newer version");
     assert_eq!(with(4, 7), "the index of the video is damaged");
     assert!(with(8, 0).starts_with("the video has 64 x 0 pixels"));
     assert_eq!(
