@@ -28,6 +28,8 @@ SMALL_FLOATS = {
 }
 #: Field metadata of columns with JPEG, PNG or WebP files.
 ENCODED_IMAGE_METADATA = {b"stoker.kind": b"encoded_image"}
+#: The key of field metadata that names the column with the indexes of a column of videos.
+_VIDEO_INDEX_KEY = b"stoker.video_index"
 
 
 def arrow_stream(
@@ -35,6 +37,7 @@ def arrow_stream(
     encoded_images: Sequence[str] = (),
     null_masks: Sequence[str] = (),
     *,
+    videos: Sequence[str] = (),
     pixels: Sequence[str] = (),
     lenient_masks: bool = False,
     codecs: ColumnCodecs | None = None,
@@ -47,6 +50,7 @@ def arrow_stream(
         encoded_images: Binary columns to mark as JPEG, PNG or WebP files. Of a struct column, the member ``bytes`` is
             written.
         null_masks: Columns of tensors or vectors whose null rows are written as zeros, with a mask beside them.
+        videos: Binary columns of videos that get indexes. Of a struct column, the member ``bytes`` is written.
         pixels: Columns of ``encoded_images`` that may be tensors instead, of which the engine makes files.
         lenient_masks: Whether columns of ``null_masks`` may be missing, or have their masks already.
         codecs: The codec of each column that is compressed.
@@ -62,13 +66,15 @@ def arrow_stream(
         raise InvalidRequestError(f"cannot write this data: {failed}") from failed
     if isinstance(encoded_images, str):
         raise InvalidRequestError(f"encoded_images is {encoded_images!r}; it must be a list of names of columns")
+    if isinstance(videos, str):
+        raise InvalidRequestError(f"videos is {videos!r}; it must be a list of names of columns")
     if null_masks:
         stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
-    if encoded_images or _has_views(stream):
+    if encoded_images or videos or _has_views(stream):
         reader = pa.RecordBatchReader.from_stream(stream)
         encoded_images = [name for name in encoded_images if name not in pixels or not _is_tensor(reader.schema, name)]
-        reader = _with_files(reader, encoded_images)
-        stream = reader.cast(_writable_schema(reader.schema, encoded_images))
+        reader = _with_files(reader, [*encoded_images, *videos])
+        stream = reader.cast(_writable_schema(reader.schema, encoded_images, videos))
     if codecs is not None and not isinstance(codecs, Mapping):
         raise InvalidRequestError(f"compression is {codecs!r}; it must be a dict of columns and codecs")
     return with_codecs(pa.RecordBatchReader.from_stream(stream), codecs) if codecs else stream
@@ -130,17 +136,22 @@ def _has_views(stream: Any) -> bool:
     return any(pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type) for field in schema)
 
 
-def _writable_schema(schema: pa.Schema, encoded_images: Sequence[str]) -> pa.Schema:
-    missing = [name for name in encoded_images if name not in schema.names]
-    if missing:
-        raise InvalidRequestError(f"encoded_images names {missing}, which are not among the columns {schema.names}")
-    return pa.schema([_writable_field(field, field.name in encoded_images) for field in schema])
+def _writable_schema(schema: pa.Schema, encoded_images: Sequence[str], videos: Sequence[str]) -> pa.Schema:
+    for option, names in {"encoded_images": encoded_images, "videos": videos}.items():
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise InvalidRequestError(f"{option} names {missing}, which are not among the columns {schema.names}")
+    both = [name for name in videos if name in encoded_images]
+    if both:
+        raise InvalidRequestError(f"videos and encoded_images both name {both}; name a column once")
+    marks = {name: ENCODED_IMAGE_METADATA for name in encoded_images}
+    marks |= {name: {_VIDEO_INDEX_KEY: f"{name}_index".encode()} for name in videos}
+    return pa.schema([_writable_field(field, marks.get(field.name)) for field in schema])
 
 
-def _writable_field(field: pa.Field, encoded_image: bool) -> pa.Field:
-    if encoded_image:
-        metadata = {**(field.metadata or {}), **ENCODED_IMAGE_METADATA}
-        return field.with_type(pa.large_binary()).with_metadata(metadata)
+def _writable_field(field: pa.Field, mark: Mapping[bytes, bytes] | None) -> pa.Field:
+    if mark:
+        return field.with_type(pa.large_binary()).with_metadata({**(field.metadata or {}), **mark})
     if pa.types.is_string_view(field.type):
         return field.with_type(pa.large_string())
     if pa.types.is_binary_view(field.type):

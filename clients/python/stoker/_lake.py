@@ -280,6 +280,7 @@ class Lake:
         *,
         mode: Literal["create", "create_or_append", "overwrite"] = "create",
         encoded_images: Sequence[str] = (),
+        videos: Sequence[str] = (),
         null_masks: Sequence[str] = (),
         compression: ColumnCodecs | None = None,
         rows_per_fragment: int | None = None,
@@ -297,6 +298,10 @@ class Lake:
                 replaces them.
             encoded_images: Binary columns of JPEG, PNG or WebP files. Each value must begin as such a file, or be null;
                 it is not decoded. Of a struct column, as Hugging Face stores images, the member ``bytes`` is written.
+            videos: Binary columns of MP4, MOV, Matroska or WebM files, or null. An index of the frames of each file is
+                stored in the column ``<column>_index``, with checksums, so that loops with a :class:`VideoClip` read
+                only the frames of a clip. Files are not decoded; one without an index is refused. Rows that are written
+                later get indexes, too. Of a struct column, the member ``bytes`` is written.
             null_masks: Columns of tensors or vectors that may have null rows. A null row is written as zeros, so that
                 the column can be read without decoding, and the boolean column ``<column>_valid`` has the mask. Loops
                 that select both have it in :meth:`Batch.is_valid`. Default: null rows of tensors, and of vectors of
@@ -331,7 +336,7 @@ class Lake:
             "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
             "page_bytes": whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
         }
-        self._native.write(arrow_stream(data, encoded_images, null_masks, codecs=compression), request)
+        self._native.write(arrow_stream(data, encoded_images, null_masks, videos=videos, codecs=compression), request)
         return self.table(name)
 
     def drop_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> Outcome:

@@ -185,10 +185,12 @@ class Table:
             InvalidRequestError: The data does not fit the table; the message names the column.
         """
         schema = self.schema
-        shapes = zip(schema, column_shapes(schema), strict=True)
+        shapes = list(zip(schema, column_shapes(schema), strict=True))
         images = [field.name for field, shape in shapes if shape.kind == "encoded_image"]
         pixels = [name for name in images if b"stoker.lossy" in schema.field(name).metadata]
-        stream = arrow_stream(data, images, masked_columns(schema), pixels=pixels, lenient_masks=True)
+        videos = [field.name for field, shape in shapes if shape.kind == "encoded_video"]
+        masks = masked_columns(schema)
+        stream = arrow_stream(data, images, masks, videos=videos, pixels=pixels, lenient_masks=True)
         request: _native.WriteRequest = {
             "table": self.name,
             "mode": "append",

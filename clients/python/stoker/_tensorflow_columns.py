@@ -119,6 +119,6 @@ def _type_of(field: pa.Field, shape: ColumnShape) -> Any:
     """Returns the type of the tensor of a column whose rows have one shape."""
     if shape.dtype is not None:
         return tf.int64 if shape.dtype.kind in "mM" else _number(shape)
-    if shape.kind in ("text", "binary", "encoded_image"):
+    if shape.kind in ("text", "binary", "encoded_image", "encoded_video", "video_index"):
         return tf.string
     raise InvalidRequestError(f"column {field.name} holds {field.type}, which TensorFlow has no tensors for")

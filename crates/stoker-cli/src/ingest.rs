@@ -133,11 +133,15 @@ struct ParquetArgs {
     /// A column that holds JPEG, PNG or WebP files; repeatable
     #[arg(long = "image", value_name = "COLUMN")]
     images: Vec<String>,
+    /// A column that holds MP4, MOV, Matroska or WebM files; an index of the frames of each is stored beside it, so that
+    /// streams read only the frames of a clip. Repeatable
+    #[arg(long = "video", value_name = "COLUMN")]
+    videos: Vec<String>,
     /// A struct column of bytes and path, as Hugging Face stores images, to keep as a struct; without this option, its
     /// bytes become encoded images. Repeatable
     #[arg(long = "as-is", value_name = "COLUMN")]
     as_is: Vec<String>,
-    /// A JSON file that gives columns, drop, tensors, vectors and images
+    /// A JSON file that gives columns, drop, tensors, vectors, images and videos
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     #[command(flatten)]
@@ -230,6 +234,7 @@ impl ParquetArgs {
             tensors: self.tensors,
             vectors: self.vectors,
             images: self.images,
+            videos: self.videos,
             as_is: self.as_is,
             schema: self.schema,
             sizes: self.common.sizes(),

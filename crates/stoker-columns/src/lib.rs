@@ -28,6 +28,7 @@ mod blob;
 mod compressed_tensor;
 mod dense_values;
 pub mod encoded_image;
+pub mod encoded_video;
 mod ingest;
 mod kind;
 mod list;
@@ -50,13 +51,14 @@ pub use blob::{blob_as_binary, has_nested_blobs, is_blob, without_blob_mark};
 pub use compressed_tensor::{CompressedTensor, chosen_codec, is_compressed_tensor, with_codec};
 pub use dense_values::dense_values;
 pub use encoded_image::is_encoded_image;
+pub use encoded_video::{index_columns, video_index_of, video_indexes, with_index_columns};
 pub use ingest::{Conversion, Ingest, ingest};
 pub use kind::{ColumnKind, is_heavy, kind_of};
 pub use lossy::LossyColumn;
 pub use metadata::{
     CODEC_KEY, DICTIONARY_KEY, DIM_NAMES_KEY, DTYPE_KEY, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY,
     FIXED_SHAPE_TENSOR, HEAVY_KEY, KIND_COMPRESSED_TENSOR, KIND_ENCODED_IMAGE, KIND_KEY, LOSSY_KEY, MASK_KEY,
-    PERMUTATION_KEY, SHAPE_KEY, VARIABLE_SHAPE_TENSOR, same_meaning,
+    PERMUTATION_KEY, SHAPE_KEY, VARIABLE_SHAPE_TENSOR, VIDEO_INDEX_KEY, VIDEO_KEY, same_meaning,
 };
 pub use mismatch::Mismatch;
 pub use numpy::{Nulls, NumpyShape, Rows};
@@ -68,7 +70,13 @@ pub use written::{WrongValue, fit, may_have_dictionaries, target_schema, with_di
 
 /// The kinds that metadata marks. A mark says what the values mean; where it says nothing, they are treated as the kind
 /// of their type is.
-pub static MARKED: [&dyn ColumnKind; 3] = [&encoded_image::EncodedImage, &compressed_tensor::Compressed, &blob::Blob];
+pub static MARKED: [&dyn ColumnKind; 5] = [
+    &encoded_image::EncodedImage,
+    &encoded_video::EncodedVideo,
+    &encoded_video::VideoIndexes,
+    &compressed_tensor::Compressed,
+    &blob::Blob,
+];
 
 /// The kinds that the type of a column tells. Exactly one of them holds each field.
 pub static TYPES: [&dyn ColumnKind; 8] = [

@@ -43,6 +43,11 @@ pub const DTYPE_KEY: &str = "stoker.dtype";
 /// are zeros.
 pub const MASK_KEY: &str = "stoker.mask";
 
+/// Field metadata key of a column of videos that names the column with the indexes of their frames.
+pub const VIDEO_INDEX_KEY: &str = "stoker.video_index";
+/// Field metadata key of a column with indexes of videos that names the column of the videos.
+pub const VIDEO_KEY: &str = "stoker.video";
+
 /// The beginning of the keys that are Stoker's own.
 const OWN_PREFIX: &str = "stoker.";
 

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::*;
 
 mod compressed;
+mod indexed;
 mod lossy;
 mod model;
 mod values;

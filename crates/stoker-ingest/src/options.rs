@@ -226,10 +226,14 @@ pub struct ParquetOptions {
     pub vectors: Vec<VectorColumn>,
     /// Binary columns, or structs with a field `bytes`, that contain JPEG, PNG or WebP files.
     pub images: Vec<String>,
+    /// Binary columns, or structs with a field `bytes`, that contain MP4, MOV, Matroska or WebM files. Each gets an index of
+    /// its frames in a column with its name and `_index`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub videos: Vec<String>,
     /// Struct columns that stay structs although they look like Hugging Face images, which become encoded images.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub as_is: Vec<String>,
-    /// A JSON file that adds to `columns`, `drop`, `tensors`, `vectors` and `images`:
+    /// A JSON file that adds to `columns`, `drop`, `tensors`, `vectors`, `images` and `videos`:
     /// `{"drop": ["id"], "tensors": {"image": "uint8[3,224,224]"}, "vectors": {"embedding": 768},
     /// "images": ["photo"]}`.
     pub schema: Option<PathBuf>,
@@ -258,6 +262,7 @@ impl Default for ParquetOptions {
             tensors: Vec::new(),
             vectors: Vec::new(),
             images: Vec::new(),
+            videos: Vec::new(),
             as_is: Vec::new(),
             schema: None,
             compress: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
-use stoker_columns::{Ingest, Mismatch, encoded_image, ingest, tensor, vector};
+use stoker_columns::{Ingest, Mismatch, encoded_image, encoded_video, ingest, tensor, vector};
 
 use super::source::ParquetFile;
 use crate::{Error, ParquetOptions, Result};
@@ -47,8 +47,9 @@ fn check_names(schema: &Schema, options: &ParquetOptions) -> Result<()> {
     let tensors = options.tensors.iter().map(|spec| ("--tensor", &spec.column));
     let vectors = options.vectors.iter().map(|spec| ("--vector", &spec.column));
     let images = options.images.iter().map(|column| ("--image", column));
+    let videos = options.videos.iter().map(|column| ("--video", column));
     let as_is = options.as_is.iter().map(|column| ("--as-is", column));
-    let declared: Vec<_> = tensors.chain(vectors).chain(images).chain(as_is).collect();
+    let declared: Vec<_> = tensors.chain(vectors).chain(images).chain(videos).chain(as_is).collect();
     let columns = options.columns.iter().map(|column| ("--columns", column));
     let drop = options.drop.iter().map(|column| ("--drop", column));
     for (option, column) in declared.iter().copied().chain(columns).chain(drop) {
@@ -75,6 +76,9 @@ fn column(file: &ParquetFile, field: &Field, options: &ParquetOptions) -> Result
     }
     if options.images.contains(name) {
         return Ok(encoded_image::declared(field));
+    }
+    if options.videos.contains(name) {
+        return Ok(encoded_video::declared(field));
     }
     Ok(ingest(&file.schema, field, !options.as_is.contains(name)))
 }

@@ -13,6 +13,7 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
+use stoker_columns::with_index_columns;
 use stoker_lake::LakeStore;
 use stoker_types::{DigestBuilder, TableName};
 
@@ -37,6 +38,8 @@ use source::Sources;
 ///   bfloat16 is stored as UInt16 with the field metadata `stoker.dtype` = `bfloat16`
 /// - `images`, and structs of Hugging Face images unless they are in `as_is`, become LargeBinary with the field
 ///   metadata `stoker.kind` = `encoded_image`; they are not decoded
+/// - `videos` become LargeBinary, and each gets an index of its frames in a column beside it; they are not decoded. A table
+///   to which rows are appended decides whether its videos have indexes
 ///
 /// Dropping the future ends the ingest like a kill: the same call continues after the last finished unit.
 ///
@@ -64,10 +67,15 @@ pub async fn ingest_parquet(
         Mode::Append => existing(lake, table).await?.map(|table| table.schema()),
         Mode::Create | Mode::Overwrite => None,
     };
+    let schema = written_schema(&columns.schema(), &options.compress, appended_to.as_deref())?;
+    let schema = match appended_to {
+        Some(_) => schema,
+        None => with_index_columns(&schema).map_err(|reason| Error::option("--video", reason))?,
+    };
     let job = Job {
         lake,
         table,
-        schema: written_schema(&columns.schema(), &options.compress, appended_to.as_deref())?,
+        schema,
         sizes: options.sizes,
         mode: options.mode,
         on_error: options.on_error,

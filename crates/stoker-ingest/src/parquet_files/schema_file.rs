@@ -20,6 +20,8 @@ struct SchemaFile {
     vectors: BTreeMap<String, usize>,
     #[serde(default)]
     images: Vec<String>,
+    #[serde(default)]
+    videos: Vec<String>,
 }
 
 /// Replaces the path of the schema file in the options by the declarations of that file.
@@ -31,6 +33,7 @@ pub(super) fn merge(mut options: ParquetOptions) -> Result<ParquetOptions> {
     options.columns.extend(file.columns);
     options.drop.extend(file.drop);
     options.images.extend(file.images);
+    options.videos.extend(file.videos);
     for (column, tensor) in file.tensors {
         options.tensors.push(TensorColumn::try_new(&column, &tensor)?);
     }

@@ -27,7 +27,7 @@ use lance_core::datatypes::Schema;
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
-use stoker_columns::{fixed_row_bytes, is_heavy};
+use stoker_columns::{fixed_row_bytes, index_columns, is_heavy};
 use stoker_types::to_usize;
 
 use crate::damage::{caught, decode_error};
@@ -489,10 +489,12 @@ pub(super) fn lance_columns(schema: &Schema, columns: &ArrowSchema) -> Schema {
     Schema { fields: fields.cloned().collect(), metadata: HashMap::new() }
 }
 
-/// Returns the columns of a table that have values in a batch, in the order of the table.
+/// Returns the columns of a table that have values in a batch, in the order of the table. New videos have new indexes.
 fn columns_of(table: &Table, values: &RecordBatch) -> Result<SchemaRef> {
     let schema = table.schema();
-    let fields = schema.fields().iter().filter(|field| values.column_by_name(field.name()).is_some());
+    let has = |column: &str| values.column_by_name(column).is_some();
+    let indexes: Vec<&str> = index_columns(&schema).filter(|(_, video)| has(video)).map(|(index, _)| index).collect();
+    let fields = schema.fields().iter().filter(|field| has(field.name()) || indexes.contains(&field.name().as_str()));
     let fields: Vec<_> = fields.cloned().collect();
     table.refuse_blobs(fields.iter().map(|field| field.name().as_str()))?;
     if fields.is_empty() {

@@ -7,14 +7,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use stoker_columns::{CompressedTensor, LossyColumn, kind_of};
+use stoker_columns::{CompressedTensor, LossyColumn, index_columns, kind_of, video_indexes};
 use stoker_types::TableName;
 
 use super::schema::same_data_type;
 use crate::{Error, Result};
 
 /// Returns the batch with the columns, types and field metadata of `schema`. Tensors are compressed where the table has them
-/// compressed; no other values are copied.
+/// compressed; no other values are copied. Indexes of videos are computed, whether or not the batch has some.
 ///
 /// `first_row` is the number of the batch's first row, for error messages.
 pub(crate) fn conform(
@@ -25,7 +25,15 @@ pub(crate) fn conform(
 ) -> Result<RecordBatch> {
     let fail = |reason: String| Error::InvalidData { table: table.to_string(), reason };
     let mut columns = Vec::with_capacity(schema.fields().len());
+    let indexed: BTreeMap<&str, &str> = index_columns(schema).collect();
     for field in schema.fields() {
+        if let Some(video) = indexed.get(field.name().as_str()) {
+            columns.push(video_indexes(batch, video).map_err(|wrong| {
+                let row = wrong.row.map_or_else(String::new, |row| format!(", row {}", first_row + row as u64));
+                fail(format!("column {video}{row}: {wrong}"))
+            })?);
+            continue;
+        }
         let Some(column) = batch.column_by_name(field.name()) else {
             return Err(fail(format!("column {} is missing", field.name())));
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_columns::{
-    CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, is_blob, kind_of, same_meaning,
+    CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, index_columns, is_blob, kind_of, same_meaning,
     without_blob_mark,
 };
 use stoker_types::TableName;
@@ -71,11 +71,14 @@ pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
 }
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any order. Tensors
-/// can be added to a column that compresses them, or holds them with an error.
+/// can be added to a column that compresses them, or holds them with an error. Indexes of videos need not be there.
 pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema) -> Result<()> {
     let fail = |reason| Err(Error::InvalidData { table: table.to_string(), reason });
     for field in expected.fields() {
         let Ok(other) = found.field_with_name(field.name()) else {
+            if index_columns(expected).any(|(index, _)| index == field.name()) {
+                continue;
+            }
             return fail(format!("column {} is missing", field.name()));
         };
         if !same_type(field, other) {

@@ -7,6 +7,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
+use stoker_columns::with_index_columns;
 use stoker_types::{TableName, to_usize};
 
 use super::conform::conform;
@@ -90,6 +91,8 @@ impl LakeStore {
                 (table.schema(), table.dataset().schema().clone())
             }
             None => {
+                let invalid = |reason| Error::InvalidData { table: name.to_string(), reason };
+                let schema = &with_index_columns(schema).map_err(invalid)?;
                 check_names(name, schema)?;
                 let lance_schema = Schema::try_from(with_media_uncompressed(schema).as_ref())
                     .map_err(|source| Error::storage(format!("creating table {name}"), source))?;
