@@ -1,5 +1,6 @@
 //! Gathers rows of dense columns.
 
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use arrow_array::ArrayRef;
 use futures::future::try_join;
 use stoker_batch::{BufferPool, SlotMut, Slots};
 use stoker_clock::Clock;
-use stoker_lake::DenseColumn;
+use stoker_lake::{DenseColumn, RangeReader};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::coalesce::{Limits, Read, coalesce, merged};
@@ -235,6 +236,11 @@ impl ChunkScan {
         self.remote.read(&file.reader, read, hashes).await?;
         self.stats.add_read(Asked { requests: 1, bytes: read.length }, read.used_bytes());
         Ok(())
+    }
+
+    /// Reads a range of a file in an object store into memory of its own.
+    pub(crate) async fn read_remote_part(&self, reader: &RangeReader, range: Range<u64>) -> Result<Vec<u8>> {
+        self.remote.read_range(reader, range).await
     }
 
     /// Returns the checksums of the rows at these addresses; an empty vector if rows are not verified.

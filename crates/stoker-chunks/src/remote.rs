@@ -23,7 +23,7 @@ use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
 use crate::row_cursor::RowCursor;
 use crate::verify::CHECKED_BYTES;
-use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
+use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy, with_retries};
 
 /// The maximum number of slices that one read from a body fills.
 const SLICES_MAX: usize = 128;
@@ -115,6 +115,16 @@ impl Remote {
             self.stats.add_retry();
             self.clock.sleep(wait).await;
         }
+    }
+
+    /// Reads a range into memory of its own, with as many GETs as are needed.
+    ///
+    /// # Errors
+    /// As for [`Remote::read`].
+    pub async fn read_range<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<u8>> {
+        let _turn = self.requests.turn(range.end - range.start).await;
+        let attempt = || self.collect(source, range.clone());
+        with_retries(self.policy, &self.clock, |_: &Error| self.stats.add_retry(), attempt).await
     }
 
     /// Makes one GET for the missing bytes, or two if the first is slow and the read was not hedged before.

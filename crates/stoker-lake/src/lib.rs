@@ -86,6 +86,7 @@ pub use probes::SearchedIndex;
 pub use range_reader::{RangeBody, RangeReader};
 pub use rerank::{NearRow, ReadVectors};
 pub use row_id_set::{RowIdSet, row_offset};
+pub use row_offsets::{ValueFile, ValuePage};
 pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest, ScanStats};
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use survey::{ColumnSurvey, FragmentTally};
