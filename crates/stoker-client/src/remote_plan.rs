@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use stoker_batch::RowsBeside;
 use stoker_session::{BatchSource, Error, Lake, Patience, PlannedStream, Result, StreamHandle};
 use stoker_types::calls::{Beside, FindNulls, FindRows, IpcBytes, ReadBeside};
-use stoker_types::{ErrorKind, ReadOptions, Slice, StreamSpec, to_millis};
+use stoker_types::{ColumnClip, ErrorKind, ReadOptions, Slice, StreamSpec, to_millis};
 use stoker_wire::beside_answer;
 use stoker_wire::decode::fixed_bytes;
 use stoker_wire::proto::command::Kind;
@@ -20,6 +20,7 @@ use crate::remote_sql::schema_of;
 use crate::remote_stream::{RemoteStream, Request};
 
 /// A stream that servers planned.
+#[derive(Clone)]
 struct RemotePlan {
     lake: RemoteLake,
     spec: StreamSpec,
@@ -27,6 +28,8 @@ struct RemotePlan {
     spec_stored: bool,
     schema: SchemaRef,
     row_bytes: u64,
+    /// The clips that are decoded of columns of videos.
+    clips: Vec<ColumnClip>,
 }
 
 /// Plans a stream on a server.
@@ -39,7 +42,7 @@ pub(crate) async fn plan_remote(lake: &RemoteLake, source: Source) -> Result<Str
     let (bytes, rows) = (u64::try_from(info.total_bytes).unwrap_or(0), u64::try_from(info.total_records).unwrap_or(0));
     // A row takes the bytes that the server estimates, and at least those of its columns of fixed width.
     let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(fixed_bytes(&schema));
-    let plan = RemotePlan { lake: lake.clone(), spec, spec_stored, schema, row_bytes };
+    let plan = RemotePlan { lake: lake.clone(), spec, spec_stored, schema, row_bytes, clips: Vec::new() };
     Ok(StreamHandle::new(plan, lake.patience().budget(), lake.budget().clone()))
 }
 
@@ -68,7 +71,14 @@ impl PlannedStream for RemotePlan {
             schema: self.schema.clone(),
             slice: *slice,
             options: *options,
+            clips: self.clips.clone(),
         })))
+    }
+
+    fn with_clips(&self, clips: &[ColumnClip]) -> Result<Box<dyn PlannedStream>> {
+        // The server estimated rows with whole files; clips take an unknown part of them.
+        let row_bytes = if clips.is_empty() { self.row_bytes } else { fixed_bytes(&self.schema) };
+        Ok(Box::new(Self { clips: clips.to_vec(), row_bytes, ..self.clone() }))
     }
 
     fn nulls(&self, columns: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {
@@ -119,6 +129,7 @@ impl RemotePlan {
             beside: wanted.to_vec(),
             unverified: !options.verify,
             retry_budget_millis: options.retry_budget.map(to_millis),
+            clips: self.clips.clone(),
             ..ReadBeside::default()
         };
         match self.spec_stored {
@@ -128,7 +139,16 @@ impl RemotePlan {
         let own = self.lake.patience();
         let with_budget = |budget| Patience::with_known(budget).with_environment(own.environment().clone());
         let patience = options.retry_budget.map_or_else(|| own.clone(), with_budget);
-        let IpcBytes(answer) = self.lake.call_patiently(&request, &patience).await.map_err(may_be_older)?;
+        let mut answered = self.lake.call_patiently(&request, &patience).await;
+        if let Err(error) = &answered
+            && error.kind() == ErrorKind::InvalidRequest
+            && !request.clips.is_empty()
+        {
+            // A server that does not know clips sends whole files.
+            request.clips.clear();
+            answered = self.lake.call_patiently(&request, &patience).await;
+        }
+        let IpcBytes(answer) = answered.map_err(may_be_older)?;
         let bytes = answer.len() as u64;
         let held = self.lake.budget().join(bytes).reserve(bytes).await;
         let rows = beside_answer::decode(answer, &self.schema, self.spec.tables().count(), wanted.len())?;

@@ -9,9 +9,9 @@ use futures::future::{BoxFuture, try_join_all};
 use stoker_batch::{Batch, BufferPool, Held, Quota, StallMeter, interleave_batches, record_batch_bytes};
 use stoker_clock::{Clock, Environment};
 use stoker_session::{BatchSource, Error, Lake, Result, WaitClock, Waits};
-use stoker_types::{ErrorKind, Moment, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
-use stoker_wire::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
-use stoker_wire::proto::{StreamRequest, command::Kind, stream_request::Source};
+use stoker_types::{ColumnClip, ErrorKind, Moment, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
+use stoker_wire::convert::{clips_to_proto, endpoint_slice, policy_to_proto, slice_to_proto};
+use stoker_wire::proto::{ReadPolicy, StreamRequest, command::Kind, stream_request::Source};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,6 +33,8 @@ pub(crate) struct Request {
     pub slice: Slice,
     /// How rows are read. The memory budget is for batches that wait to be taken.
     pub options: ReadOptions,
+    /// The clips that are decoded of columns of videos.
+    pub clips: Vec<ColumnClip>,
 }
 
 /// Batches from servers, received by a task of its own.
@@ -251,7 +253,7 @@ impl Receiver {
     /// Requests the rest of the slice. Ranks and endpoints begin at different servers, and each attempt begins at the
     /// next server.
     async fn ask(&self, attempt: usize, first_batch_only: bool) -> Result<Vec<BatchAssembler>> {
-        let Request { lake, spec, spec_stored, schema, slice, options } = &self.request;
+        let Request { lake, spec, spec_stored, schema, slice, options, clips } = &self.request;
         let slice = Slice { first_step: self.next_step, ..*slice };
         let num_endpoints = lake.options().num_endpoints.max(1);
         let source = match spec_stored {
@@ -262,7 +264,7 @@ impl Receiver {
             source: Some(source),
             slice: Some(slice_to_proto(&slice)),
             num_endpoints,
-            read: Some(policy_to_proto(options, first_batch_only)),
+            read: Some(ReadPolicy { clips: clips_to_proto(clips), ..policy_to_proto(options, first_batch_only) }),
         };
         let (info, _) = lake.get_flight_info(Kind::Stream(request)).await?;
         if info.endpoint.len() != num_endpoints as usize {

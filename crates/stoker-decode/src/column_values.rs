@@ -109,7 +109,10 @@ fn files(values: &dyn Array) -> Option<Vec<Option<&[u8]>>> {
 }
 
 /// Returns the numbers of a column of integers or floats.
-pub(crate) fn numbers(values: &dyn Array) -> Result<Vec<Option<Number>>> {
+///
+/// # Errors
+/// [`Error::NotNumbers`] for a column of another type.
+pub fn numbers(values: &dyn Array) -> Result<Vec<Option<Number>>> {
     let data_type = values.data_type();
     let not_numbers = |_| Error::NotNumbers { found: data_type.to_string() };
     if data_type.is_integer() {

@@ -44,7 +44,7 @@ mod window;
 mod write;
 
 pub use batch_decoder::{BatchDecoder, RowMemory};
-pub use column_values::{is_file, is_text, value_bytes};
+pub use column_values::{is_file, is_text, numbers, value_bytes};
 pub use error::{BadValue, Error, Result};
 pub use geometry::Region;
 pub use image_decoder::{ImageDecoder, decode_images};

@@ -36,6 +36,7 @@ pub struct StreamOrders {
 /// The order of one epoch of a stream. It takes little time to construct and to clone.
 #[derive(Clone, Debug)]
 pub struct StreamOrder {
+    number: u64,
     sources: Arc<[Source]>,
     kind: Kind,
 }
@@ -97,11 +98,16 @@ impl StreamOrders {
                 Kind::One { order: EpochOrder::new(*num_rows, order, self.seed, epoch), epoch }
             }
         };
-        StreamOrder { sources: self.sources.clone(), kind }
+        StreamOrder { number: epoch, sources: self.sources.clone(), kind }
     }
 }
 
 impl StreamOrder {
+    /// Returns the number of the epoch.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Appends the visits of `positions` to `out`, in the same order. Ascending positions are fastest.
     pub fn visits(&self, positions: impl Iterator<Item = u64>, out: &mut Vec<Visit>) {
         match &self.kind {

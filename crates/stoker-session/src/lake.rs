@@ -9,8 +9,8 @@ use futures::future::{BoxFuture, ready};
 use stoker_batch::RowsBeside;
 use stoker_types::calls::{Answering, Beside, BoxedAnswersAll};
 use stoker_types::{
-    Context, Digest, ParamValue, PlanRequest, ProgressSink, ReadOptions, Slice, SqlOptions, StatementOutcome,
-    StreamSpec,
+    ColumnClip, Context, Digest, ParamValue, PlanRequest, ProgressSink, ReadOptions, Slice, SqlOptions,
+    StatementOutcome, StreamSpec,
 };
 
 use crate::{BatchSource, Error, Patience, Result, SqlResult, StreamHandle};
@@ -104,6 +104,13 @@ pub trait PlannedStream: Send + Sync {
     /// # Errors
     /// As for [`StreamHandle::check_slice`].
     fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>>;
+
+    /// Returns the same stream for a consumer that decodes these clips. Where the columns have an index of their videos, the
+    /// compressed frames of the clips come in place of whole files, in the form of [`stoker_video::ClipBytes`].
+    ///
+    /// # Errors
+    /// Clips that are not valid.
+    fn with_clips(&self, clips: &[ColumnClip]) -> Result<Box<dyn PlannedStream>>;
 
     /// Returns those of `columns` that are null in at least one row of the stream. The result is empty for a server
     /// that is too old to tell.

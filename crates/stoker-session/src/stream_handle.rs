@@ -180,6 +180,20 @@ impl StreamHandle {
         options: &ReadOptions,
         decode: &DecodeOptions,
     ) -> Result<Box<dyn BatchSource>> {
+        let clips = decode.clips(&self.schema());
+        if !clips.is_empty() {
+            let plan = self.plan.with_clips(&clips)?;
+            return Self { plan: plan.into(), ..self.clone() }.decode_batches(slice, options, decode);
+        }
+        self.decode_batches(slice, options, decode)
+    }
+
+    fn decode_batches(
+        &self,
+        slice: &Slice,
+        options: &ReadOptions,
+        decode: &DecodeOptions,
+    ) -> Result<Box<dyn BatchSource>> {
         let columns = DecodedColumns::try_new(decode, &self.schema(), self.spec(), slice, self.memory.pool().clone())?;
         let decoded_bytes = columns.row_bytes().saturating_mul(self.spec().rows_per_position());
         self.check_rows(slice, self.plan.row_bytes().saturating_add(decoded_bytes))?;

@@ -36,14 +36,42 @@ pub(crate) struct SourceRows {
     /// The indexes into `ordinals`, sorted so that the ordinals ascend. `None` if they ascend already, and `places` are
     /// the indexes themselves.
     pub ascending: Option<Vec<usize>>,
+    /// Where the rows are delivered, for columns of clips.
+    pub delivered: DeliveredAt,
+}
+
+/// The positions of a stream at which rows are delivered. A row that substitutes another one is delivered at the position of
+/// that row.
+#[derive(Default)]
+pub(crate) struct DeliveredAt {
+    pub epoch: u64,
+    /// For each ordinal, the position. Empty in streams without clips.
+    pub positions: Vec<u64>,
 }
 
 impl FoundRows {
     /// Resolves the rows at positions.
     pub async fn at(plan: &PlanInner, order: &StreamOrder, positions: impl Iterator<Item = u64>) -> Result<Self> {
         let mut visits = Vec::with_capacity(positions.size_hint().0);
-        order.visits(positions, &mut visits);
-        Self::of(plan, &visits).await
+        if plan.clips.is_empty() {
+            order.visits(positions, &mut visits);
+            return Self::of(plan, &visits).await;
+        }
+        let positions: Vec<u64> = positions.collect();
+        order.visits(positions.iter().copied(), &mut visits);
+        Ok(Self::of(plan, &visits).await?.delivered(order.number(), positions))
+    }
+
+    /// Says at which positions of an epoch the rows are delivered, in their order.
+    pub fn delivered(mut self, epoch: u64, positions: impl IntoIterator<Item = u64>) -> Self {
+        for (row, position) in positions.into_iter().enumerate() {
+            let source = self.sources.get(row).copied().unwrap_or(0);
+            if let Some(rows) = self.by_source.get_mut(source) {
+                rows.delivered.epoch = epoch;
+                rows.delivered.positions.push(position);
+            }
+        }
+        self
     }
 
     /// Resolves the rows of visits.
@@ -148,6 +176,7 @@ impl SourceRows {
                 ascending: None,
                 ordinals,
                 packs: None,
+                delivered: DeliveredAt::default(),
             });
         }
         let mut sorted: Vec<(u64, usize)> = ordinals.iter().copied().zip(0..).collect();
@@ -161,7 +190,8 @@ impl SourceRows {
             places[*index] = unique.len() as u64 - 1;
         }
         let ascending = Some(sorted.into_iter().map(|(_, index)| index).collect());
-        Ok(Self { rows: source.row_set.resolve(&unique).await?, places, ascending, ordinals, packs: None })
+        let (rows, delivered) = (source.row_set.resolve(&unique).await?, DeliveredAt::default());
+        Ok(Self { rows, places, ascending, ordinals, packs: None, delivered })
     }
 }
 

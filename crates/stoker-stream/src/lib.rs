@@ -21,6 +21,7 @@ mod bad_row_log;
 mod batch_stream;
 mod blocks;
 mod cleanup;
+mod clips;
 mod depth;
 mod epoch_rows;
 mod error;

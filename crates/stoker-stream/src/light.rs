@@ -9,6 +9,7 @@ use arrow_select::interleave::interleave;
 use stoker_chunks::{ChunkScan, verify_values, with_retries};
 use stoker_lake::{SoundRows, Table};
 
+use crate::clips::StreamClips;
 use crate::found_rows::SourceRows;
 use crate::read::supplier;
 use crate::source::{ColumnPlan, SourcePlan};
@@ -18,11 +19,12 @@ use crate::{Error, Result};
 /// The bad rows by table and address, with what is wrong with them.
 pub(crate) type Bad = HashMap<(usize, u64), String>;
 
-/// Reads the light columns of rows. Returns one array for each column that is not dense, with a value for each position,
-/// or for each document of packs once, and the rows that are bad. `is_first` says whether the rows are those of a first
-/// batch.
+/// Reads the light columns of rows. Returns one array for each column that is not dense and has no `clips`, with a value for
+/// each position, or for each document of packs once, and the rows that are bad. `is_first` says whether the rows are those
+/// of a first batch.
 pub(crate) async fn read_light(
     source: &SourcePlan,
+    clips: &StreamClips,
     scan: &ChunkScan,
     clock: &UnitClock,
     found: &SourceRows,
@@ -40,6 +42,7 @@ pub(crate) async fn read_light(
             ColumnPlan::RowSet { index: place } => {
                 arrays[index] = Some(found.rows.columns[*place].clone());
             }
+            ColumnPlan::Table { .. } if clips.has(index) => {}
             ColumnPlan::Table { .. } if has_kept && source.light.has(index) => {}
             ColumnPlan::Table { .. } => others.push(index),
         }
@@ -72,6 +75,34 @@ pub(crate) async fn read_tables(
         read.extend(columns.iter().copied().zip(group.read(addrs, bad).await?));
     }
     Ok(columns.iter().filter_map(|column| read.remove(column)).collect())
+}
+
+/// Reads columns of these rows of a table, and compares the values with their checksums. Returns the values, and the rows that
+/// are damaged in two reads, with what is wrong with them.
+pub(crate) async fn take_verified(
+    table: &Table,
+    names: &[String],
+    addrs: &[u64],
+    scan: &ChunkScan,
+    clock: &UnitClock,
+) -> Result<(Vec<ArrayRef>, Vec<(u64, String)>)> {
+    let (retry, by) = (scan.retry(), scan.clock());
+    let attempt = async || {
+        // Lance reads and decodes in one call. On a local disk, decoding takes most of the time; from an object store,
+        // reading does.
+        let taken = table.take_sound(names, addrs);
+        let taken = if table.is_local() { taken.await? } else { clock.read(taken).await? };
+        let mut damaged: Vec<(u64, String)> = Vec::new();
+        if scan.verifies() {
+            let (addrs, columns) = sound_rows(addrs, &taken);
+            for (name, array) in names.iter().zip(columns.as_ref()) {
+                damaged.extend(verify_values(table, name, &addrs, array, retry, by).await?);
+            }
+        }
+        damaged.extend(taken.damaged);
+        Ok::<_, stoker_chunks::Error>((taken.columns, damaged))
+    };
+    Ok(with_retries(retry, by, |_| {}, attempt).await?)
 }
 
 /// Returns an array without values that has the type of a column.
@@ -148,23 +179,7 @@ impl Group<'_> {
         if addrs.is_empty() {
             return names.iter().map(|name| no_values(table, name)).collect();
         }
-        let (retry, clock) = (self.scan.retry(), self.scan.clock());
-        let attempt = async || {
-            // Lance reads and decodes in one call. On a local disk, decoding takes most of the time; from an object
-            // store, reading does.
-            let taken = table.take_sound(&names, addrs);
-            let taken = if table.is_local() { taken.await? } else { self.clock.read(taken).await? };
-            let mut damaged: Vec<(u64, String)> = Vec::new();
-            if self.scan.verifies() {
-                let (addrs, columns) = sound_rows(addrs, &taken);
-                for (name, array) in names.iter().zip(columns.as_ref()) {
-                    damaged.extend(verify_values(table, name, &addrs, array, retry, clock).await?);
-                }
-            }
-            damaged.extend(taken.damaged);
-            Ok::<_, stoker_chunks::Error>((taken.columns, damaged))
-        };
-        let (arrays, damaged) = with_retries(retry, clock, |_| {}, attempt).await?;
+        let (arrays, damaged) = take_verified(table, &names, addrs, self.scan, self.clock).await?;
         for (address, reason) in damaged {
             bad.entry((self.tables[supplier], address)).or_insert(reason);
         }

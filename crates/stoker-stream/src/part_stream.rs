@@ -100,7 +100,10 @@ impl PartStream {
         let reading = async move {
             let first = slice.positions(slice.first_step, plan.num_rows()).start;
             match plan.reaching(slice.epoch, first).await {
-                Ok(plan) => Planner::new(plan, slice, options, part_size, scan, share, output).run().await,
+                Ok(plan) => {
+                    let plan = plan.estimated(&scan).await;
+                    Planner::new(plan, slice, options, part_size, scan, share, output).run().await;
+                }
                 Err(error) => {
                     share.quota.retire();
                     // If the channel is closed, the consumer has dropped the stream.

@@ -18,6 +18,7 @@ use stoker_types::{
 };
 use tracing::Instrument;
 
+use crate::clips::StreamClips;
 use crate::depth::Depths;
 use crate::epoch_rows::EpochRows;
 use crate::light_blocks::LightBlocks;
@@ -44,6 +45,8 @@ pub(crate) struct PlanInner {
     pub row_bytes: u64,
     /// How far the streams of the plan read ahead.
     pub depths: Arc<Depths>,
+    /// The columns of which clips are read.
+    pub clips: StreamClips,
 }
 
 impl StreamPlan {
@@ -209,8 +212,9 @@ impl StreamPlan {
         }
         let row_bytes = sources.iter().map(|source| source.row_bytes).max().unwrap_or(1);
         let (stream_id, orders) = (spec.stream_id(), StreamOrders::new(&spec));
-        let (sources, depths) = (sources.into(), Arc::default());
-        Self { inner: Arc::new(PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths }) }
+        let (sources, depths, clips) = (sources.into(), Arc::default(), StreamClips::default());
+        let inner = PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths, clips };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Returns the specification.
@@ -324,18 +328,25 @@ impl PlanInner {
         self.sources.iter().map(|source| source.row_set.sources().len()).sum()
     }
 
-    /// Returns whether streams keep rows in memory from when their block is opened until they are due.
+    /// Returns whether streams keep rows in memory from when their block is opened until they are due. Clips are read when
+    /// they are due: they depend on the position, and their blocks have nothing in common.
     pub fn has_resident_rows(&self, options: &ReadOptions) -> bool {
         let is_line =
             |order: &OrderOptions| order.mode == ShuffleMode::Block && matches!(order.mixing, Mixing::DelayLine { .. });
         matches!(self.spec.sources.as_slice(), [source] if is_line(&source.order))
             && !options.first_batch_only
+            && self.clips.is_empty()
             && !self.reads_rows_alone()
     }
 
     /// Returns the bytes of a row in columns that are read by chunk scan.
     pub fn dense_row_bytes(&self) -> u64 {
         self.columns().iter().filter_map(ColumnPlan::dense_row_bytes).map(|bytes| bytes as u64).sum()
+    }
+
+    /// Returns whether clips are the only heavy columns that are read, so that neighbouring rows have nothing in common.
+    pub fn reads_only_clips(&self) -> bool {
+        !self.clips.is_empty() && self.dense_row_bytes() == 0
     }
 
     /// Returns whether rows may be read one by one at no extra cost.

@@ -15,6 +15,7 @@ use stoker_sql::NO_ROW;
 use stoker_types::to_usize;
 
 use crate::blocks::{Blocks, rows_per_block};
+use crate::clips::read_clips;
 use crate::found_rows::{FoundRows, SourceRows};
 use crate::light::read_light;
 use crate::part_builder::Piece;
@@ -193,8 +194,8 @@ impl Reader<'_> {
 
     /// Reads the light columns of rows of a source.
     pub async fn read_light(self, source: &SourcePlan, found: &SourceRows) -> Result<(Vec<Option<ArrayRef>>, Damaged)> {
-        let Self { scan, clock, is_first, .. } = self;
-        read_light(source, scan, clock, found, is_first).await
+        let Self { plan, scan, clock, is_first, .. } = self;
+        read_light(source, &plan.clips, scan, clock, found, is_first).await
     }
 
     /// Reads rows of one source.
@@ -218,8 +219,12 @@ impl Reader<'_> {
         let light = self.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
-        let (addrs, bad) = (found.addrs().into_owned(), found.bad(&damaged));
-        Ok(Rows { light: found.arrays(source, light)?, addrs, bad })
+        let (addrs, mut bad, mut light) =
+            (found.addrs().into_owned(), found.bad(&damaged), found.arrays(source, light)?);
+        if !self.plan.clips.is_empty() {
+            read_clips(self, source, &found, &mut light, &mut bad).await?;
+        }
+        Ok(Rows { light, addrs, bad })
     }
 }
 

@@ -97,13 +97,13 @@ impl StreamPlan {
         self.tables().next().map(|table| table.lake()).ok_or_else(none)
     }
 
-    fn with(&self, inner: PlanInner) -> Self {
+    pub(crate) fn with(&self, inner: PlanInner) -> Self {
         Self { inner: Arc::new(inner) }
     }
 
     /// Returns a copy of this plan's parts. Clones share the sources.
-    fn parts(&self) -> PlanInner {
-        let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths } =
+    pub(crate) fn parts(&self) -> PlanInner {
+        let PlanInner { spec, stream_id, schema, orders, sources, spec_stored, row_bytes, depths, clips } =
             self.inner.as_ref();
         let (spec, schema, orders, sources) = (spec.clone(), schema.clone(), orders.clone(), sources.clone());
         PlanInner {
@@ -115,6 +115,7 @@ impl StreamPlan {
             spec_stored: *spec_stored,
             row_bytes: *row_bytes,
             depths: depths.clone(),
+            clips: clips.clone(),
         }
     }
 }

@@ -39,12 +39,14 @@ impl StreamPlan {
         wanted: &[Beside],
         options: &ReadOptions,
     ) -> Result<RowsBeside> {
-        let num_rows = (BYTES_MAX / self.row_bytes()).clamp(1, ROWS_MAX);
-        let visits = self.visits_beside(epoch, wanted.iter().take(num_rows as usize))?;
-        let bytes = self.row_bytes().saturating_mul(visits.len() as u64);
-        let held = resources.memory().join(bytes).reserve(bytes).await;
         let scan = chunk_scan(options, resources);
-        let (Rows { light, addrs, bad }, dense) = self.read_visits(&scan, &visits).await?;
+        let plan = self.estimated(&scan).await;
+        let num_rows = (BYTES_MAX / plan.row_bytes()).clamp(1, ROWS_MAX);
+        let visits = self.visits_beside(epoch, wanted.iter().take(num_rows as usize))?;
+        let positions: Vec<u64> = wanted.iter().take(visits.len()).map(|row| row.position).collect();
+        let bytes = plan.row_bytes().saturating_mul(visits.len() as u64);
+        let held = resources.memory().join(bytes).reserve(bytes).await;
+        let (Rows { light, addrs, bad }, dense) = plan.read_visits(&scan, epoch, &positions, &visits).await?;
         let schema = self.schema();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(light.len());
         for ((field, array), slots) in schema.fields().iter().zip(light).zip(dense) {
@@ -88,8 +90,14 @@ impl StreamPlan {
         }
     }
 
-    /// Reads rows. Returns them with the memory of their dense columns.
-    async fn read_visits(&self, scan: &ChunkScan, visits: &[Visit]) -> Result<(Rows, Vec<Option<Arc<Slots>>>)> {
+    /// Reads rows that are delivered at these positions of an epoch. Returns them with the memory of their dense columns.
+    async fn read_visits(
+        &self,
+        scan: &ChunkScan,
+        epoch: u64,
+        positions: &[u64],
+        visits: &[Visit],
+    ) -> Result<(Rows, Vec<Option<Arc<Slots>>>)> {
         let columns = self.inner.columns().iter();
         let slots = |row_bytes| Slots::try_new(scan.pool(), visits.len(), row_bytes);
         let memory = columns.map(|column| column.dense_row_bytes().map(slots).transpose());
@@ -101,7 +109,7 @@ impl StreamPlan {
         let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
         let clock = UnitClock::start(scan.clock());
         let reader = Reader { plan: &self.inner, scan, clock: &clock, blocks: None, is_first: true };
-        let found = FoundRows::of(&self.inner, visits).await?;
+        let found = FoundRows::of(&self.inner, visits).await?.delivered(epoch, positions.iter().copied());
         Ok((read_rows(reader, found, claims).await?, memory))
     }
 }

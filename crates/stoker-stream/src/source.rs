@@ -30,6 +30,8 @@ pub(crate) struct SourcePlan {
     pub columns: Vec<ColumnPlan>,
     /// The bytes per row of all columns together. They are estimated for columns of variable width.
     pub row_bytes: u64,
+    /// The same for each column.
+    pub column_bytes: Vec<u64>,
     /// The light columns that are read in blocks.
     pub light: LightBlocks,
     /// What the ordinals of an epoch's order name.
@@ -68,7 +70,7 @@ impl SourcePlan {
     /// Decides how each column is read, and estimates the bytes of a row.
     async fn try_new(query: SampleQuery, row_set: Arc<RowSet>) -> Result<Self> {
         let mut columns = Vec::new();
-        let mut row_bytes = 0u64;
+        let mut column_bytes = Vec::new();
         for column in query.columns() {
             let plan = match &column.source {
                 ColumnSource::RowSet(index) => ColumnPlan::RowSet { index: *index },
@@ -84,17 +86,18 @@ impl SourcePlan {
                     None => ColumnPlan::Table { sources: sources.clone() },
                 },
             };
-            row_bytes += match fixed_row_bytes(column.field.data_type()) {
+            column_bytes.push(match fixed_row_bytes(column.field.data_type()) {
                 Some(bytes) => bytes as u64,
                 None => variable_bytes(row_set.sources(), &column.source).await?,
-            };
+            });
             columns.push(plan);
         }
         Ok(Self {
             query,
             row_set,
             columns,
-            row_bytes: row_bytes.max(1),
+            row_bytes: column_bytes.iter().sum::<u64>().max(1),
+            column_bytes,
             light: LightBlocks::default(),
             epoch: EpochRows::Each,
         })

@@ -137,11 +137,11 @@ impl Span {
 }
 
 /// Returns the number of rows in a span of a stream. It is zero if rows are not read one by one, or have no light
-/// columns in tables.
+/// columns in tables, or clips.
 fn rows_max(plan: &StreamPlan) -> u64 {
     let [source] = &plan.inner.sources[..] else { return 0 };
     let is_read = source.columns.iter().any(|column| matches!(column, ColumnPlan::Table { .. }));
-    if !is_read || !plan.inner.reads_rows_alone() {
+    if !is_read || !plan.inner.reads_rows_alone() || !plan.inner.clips.is_empty() {
         return 0;
     }
     let dense: usize = source.columns.iter().filter_map(ColumnPlan::dense_row_bytes).sum();

@@ -52,7 +52,7 @@ impl Met {
 }
 
 /// Replaces each bad row of a piece by the next good row of the same window, both in the slots of its part and in the
-/// piece. `visits` are those of the piece's rows.
+/// piece. `positions` are those of the piece's rows.
 ///
 /// Which rows are good is the same for every reader, so that all ranks and replicas find the same substitutes.
 ///
@@ -62,18 +62,21 @@ pub(crate) async fn substitutes(
     plan: &StreamPlan,
     order: &StreamOrder,
     scan: &ChunkScan,
-    visits: &[Visit],
+    positions: &[u64],
     mut piece: Piece,
     builder: &mut PartBuilder,
     met: &Met,
 ) -> Result<Piece> {
     let bad = std::mem::take(&mut piece.bad);
+    let mut visits = Vec::with_capacity(positions.len());
+    order.visits(positions.iter().copied(), &mut visits);
     for (place, damage) in &bad {
         let window = Window::of(order, &visits[*place]);
         met.add(plan, &window, window.row(0), damage)?;
     }
+    let visits = &visits;
     let search = |(place, damage): (usize, Damage)| async move {
-        let row = find(plan, order, scan, &visits[place], &damage, met).await?;
+        let row = find(plan, order, scan, (positions[place], &visits[place]), &damage, met).await?;
         Ok::<_, Error>((place, damage, row))
     };
     let found: Vec<(usize, Damage, Row)> =
@@ -117,22 +120,24 @@ struct Row {
     addrs: Vec<u64>,
 }
 
-/// Returns the next good row after a bad one in its window, cyclically.
+/// Returns the next good row after a bad one in its window, cyclically. `bad` are the position and the visit of the bad row.
 async fn find(
     plan: &StreamPlan,
     order: &StreamOrder,
     scan: &ChunkScan,
-    bad: &Visit,
+    (position, bad): (u64, &Visit),
     damage: &Damage,
     met: &Met,
 ) -> Result<Row> {
     let window = Window::of(order, bad);
     let mut reason = damage.reason.clone();
     for row in (1..window.num_rows()).map(|offset| window.row(offset)) {
-        if met.contains(&window, row) {
+        // Whether the frames of a clip are good depends on the position, too, so that the row is read for this one.
+        if plan.inner.clips.is_empty() && met.contains(&window, row) {
             continue;
         }
-        match read_one(plan, scan, &order.visit_beside(bad, row.position)).await? {
+        let visit = order.visit_beside(bad, row.position);
+        match read_one(plan, scan, (order.number(), position), &visit).await? {
             Ok(found) => return Ok(found),
             Err(damage) => {
                 met.add(plan, &window, row, &damage)?;
@@ -143,7 +148,13 @@ async fn find(
     Err(Error::NoSubstitute { address: damage.address, rows: window.num_rows(), reason })
 }
 
-async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<Result<Row, Damage>> {
+/// Reads a row for an epoch and a position.
+async fn read_one(
+    plan: &StreamPlan,
+    scan: &ChunkScan,
+    (epoch, position): (u64, u64),
+    visit: &Visit,
+) -> Result<Result<Row, Damage>> {
     let columns = plan.inner.columns();
     let memory = columns
         .iter()
@@ -153,7 +164,7 @@ async fn read_one(plan: &StreamPlan, scan: &ChunkScan, visit: &Visit) -> Result<
     let claims = memory.iter().map(claim).collect::<stoker_batch::Result<_>>()?;
     let clock = UnitClock::start(scan.clock());
     let reader = Reader { plan: &plan.inner, scan, clock: &clock, blocks: None, is_first: true };
-    let found = FoundRows::of(&plan.inner, std::slice::from_ref(visit)).await?;
+    let found = FoundRows::of(&plan.inner, std::slice::from_ref(visit)).await?.delivered(epoch, [position]);
     let Rows { light, addrs, mut bad } = read_rows(reader, found, claims).await?;
     if let Some(damage) = bad.remove(&0) {
         return Ok(Err(damage));

@@ -22,6 +22,7 @@ mod bad_rows;
 mod buckets;
 mod budget;
 mod caching;
+mod clips;
 mod light_blocks;
 mod local_reads;
 mod mixtures;

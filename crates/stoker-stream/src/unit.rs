@@ -93,7 +93,7 @@ impl UnitSize {
         let is_local = plan.tables().all(Table::is_local);
         let batch_rows = slice.rows_per_batch();
         Self {
-            by_window: !plan.inner.reads_rows_alone(),
+            by_window: !plan.inner.reads_rows_alone() && !plan.inner.reads_only_clips(),
             bytes: if is_local { local_unit_bytes(io_threads) } else { UNIT_BYTES },
             at_once: match is_local {
                 true if plan.inner.reads_rows_alone() => CACHED_UNITS_AT_ONCE,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, BucketOptions, Compression, LastBatch, MixOptions, MixtureStop,
+    BadRows, BadShare, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, LastBatch, MixOptions,
+    MixtureStop,
     PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions,
     Topology, to_micros, to_millis,
 };
@@ -165,7 +166,7 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
     })
 }
 
-/// Converts what a server needs to know of read options to their message.
+/// Converts what a server needs to know of read options to their message, without clips.
 pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::ReadPolicy {
     proto::ReadPolicy {
         bad_rows: options.bad_rows.as_str().into(),
@@ -174,7 +175,55 @@ pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::
         compression: compression_to_proto(options.compression),
         retry_budget_millis: options.retry_budget.map(to_millis),
         max_bad_share: Some(options.max_bad_share.share()),
+        clips: Vec::new(),
     }
+}
+
+/// Converts the clips of columns to their messages.
+pub fn clips_to_proto(clips: &[ColumnClip]) -> Vec<proto::ColumnClip> {
+    use proto::column_clip::Start;
+    let message = |clip: &ColumnClip| proto::ColumnClip {
+        column: clip.column.clone(),
+        frames: clip.frames,
+        stride: clip.stride,
+        start: Some(match &clip.start {
+            ClipStart::Frame(frame) => Start::Frame(*frame),
+            ClipStart::Seconds(seconds) => Start::Seconds(*seconds),
+            ClipStart::Column(column) => Start::StartColumn(column.clone()),
+            ClipStart::Random => Start::Random(true),
+            ClipStart::Uniform => Start::Uniform(true),
+        }),
+        offsets: clip.offsets.clone().unwrap_or_default(),
+    };
+    clips.iter().map(message).collect()
+}
+
+/// Returns the clips that a client decodes.
+///
+/// # Errors
+/// `InvalidRequest` for a clip without a start.
+pub fn clips_from_proto(policy: Option<&proto::ReadPolicy>) -> Result<Vec<ColumnClip>> {
+    use proto::column_clip::Start;
+    let clip = |clip: &proto::ColumnClip| {
+        let start = match &clip.start {
+            Some(Start::Frame(frame)) => ClipStart::Frame(*frame),
+            Some(Start::Seconds(seconds)) => ClipStart::Seconds(*seconds),
+            Some(Start::StartColumn(column)) => ClipStart::Column(column.clone()),
+            Some(Start::Random(true)) => ClipStart::Random,
+            Some(Start::Uniform(true)) => ClipStart::Uniform,
+            Some(Start::Random(false) | Start::Uniform(false)) | None => {
+                return Err(Error::invalid(format!("the clip of column {} has no start", clip.column)));
+            }
+        };
+        Ok(ColumnClip {
+            column: clip.column.clone(),
+            frames: clip.frames,
+            stride: clip.stride,
+            start,
+            offsets: Some(clip.offsets.clone()).filter(|offsets| !offsets.is_empty()),
+        })
+    };
+    policy.map_or(Ok(Vec::new()), |policy| policy.clips.iter().map(clip).collect())
 }
 
 /// Returns `options` with those that a client asked for.

@@ -170,6 +170,7 @@ pub async fn find_rows(plan: &StreamPlan, call: FindRows) -> Result<Vec<Vec<u64>
 pub async fn read_beside(plan: &StreamPlan, resources: &Resources, call: ReadBeside) -> Result<IpcBytes> {
     let retry_budget = call.retry_budget_millis.map(Duration::from_millis);
     let options = ReadOptions { verify: !call.unverified, retry_budget, ..ReadOptions::default() };
+    let plan = plan.with_clips(&call.clips)?;
     let rows = plan.rows_beside(resources, call.epoch.unwrap_or(0), &call.beside, &options).await?;
     Ok(IpcBytes(beside_answer::encode(&rows)?))
 }

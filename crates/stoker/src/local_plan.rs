@@ -9,7 +9,7 @@ use stoker_batch::{Batch, RowsBeside};
 use stoker_session::{BatchSource, Lake, PlannedStream, Result, StreamHandle};
 use stoker_stream::{BatchStream, StreamPlan, WeightHistory};
 use stoker_types::calls::{Beside, Call, FindRows};
-use stoker_types::{ReadOptions, Slice, StreamSpec, StreamStats};
+use stoker_types::{ColumnClip, ReadOptions, Slice, StreamSpec, StreamStats};
 
 use crate::local_lake::LocalLake;
 
@@ -44,6 +44,10 @@ impl PlannedStream for LocalPlan {
 
     fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<Box<dyn BatchSource>> {
         Ok(Box::new(LocalBatches(self.plan.open_within(self.lake.resources(), slice, options)?)))
+    }
+
+    fn with_clips(&self, clips: &[ColumnClip]) -> Result<Box<dyn PlannedStream>> {
+        Ok(Box::new(Self::new(self.plan.with_clips(clips)?, self.lake.clone())))
     }
 
     fn nulls(&self, columns: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {

@@ -12,7 +12,9 @@ use stoker_flight_sql::{command_of, plain_batch};
 use stoker_session::{Error, Result};
 use stoker_stream::StreamPlan;
 use stoker_types::{Digest, ErrorKind, Principal, QueryOptions, ReadOptions, Slice, Snapshot, Topology};
-use stoker_wire::convert::{compression_from_proto, params_from_json, policy_from_proto, slice_from_proto};
+use stoker_wire::convert::{
+    clips_from_proto, compression_from_proto, params_from_json, policy_from_proto, slice_from_proto,
+};
 use stoker_wire::encode::{Message, MessageOptions, part_messages, record_batch_messages, schema_message, split_rows};
 use stoker_wire::proto::{PinnedTable, SqlTicket, StreamTicket, ticket_body};
 use stoker_wire::protocol::MESSAGE_BYTES_MAX;
@@ -108,7 +110,9 @@ async fn begin(
             let options = ReadOptions { memory_budget_bytes, ..ReadOptions::default() };
             let options = policy_from_proto(ticket.read.as_ref(), options)?;
             let batches = if options.first_batch_only { Batches::First } else { Batches::All };
+            let clips = clips_from_proto(ticket.read.as_ref())?;
             let (plan, slice) = open_stream(&state, ticket, principal).await?;
+            let plan = plan.with_clips(&clips)?;
             let stream = plan.open_parts(&budget, &slice, &options, part_bytes(message_bytes))?;
             let log = AccessEntry::new("stream", about(&plan, &slice), who, &clock);
             let stream = Box::new(CountedStream::new(stream, state.totals.clone(), state.metrics.clone(), log));

@@ -17,8 +17,8 @@ use stoker_sql::ProgressReports;
 use stoker_stream::StreamPlan;
 use stoker_types::{Principal, QueryOptions, ReadOptions, SnapshotRef, TableName};
 use stoker_wire::convert::{
-    COMMAND_VERSION, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto, slice_from_proto,
-    slice_to_proto,
+    COMMAND_VERSION, clips_from_proto, compression_from_proto, endpoint_slice, params_from_json, policy_from_proto,
+    slice_from_proto, slice_to_proto,
 };
 use stoker_wire::encode::check_schema;
 use stoker_wire::proto::{
@@ -264,6 +264,7 @@ impl ServerState {
             let slice = slice_from_proto(slice)?;
             plan.check_slice(&slice)?;
             policy_from_proto(request.read.as_ref(), ReadOptions::default())?;
+            plan.with_clips(&clips_from_proto(request.read.as_ref())?)?;
             let num_endpoints = request.num_endpoints.max(1);
             if num_endpoints > ENDPOINTS_MAX || slice.topology.world_size > u32::MAX / num_endpoints {
                 return Err(Error::invalid(format!("num_endpoints is {num_endpoints}; the most is {ENDPOINTS_MAX}")));

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use stoker_decode::{BadValue, Error as DecodeError, Number, OutputSpec, Row, ValueDecoder, draw_start, write_number};
 use stoker_libav::Libav;
-use stoker_video::{Decoders, Position, Start, Video, VideoClip, VideoIndex};
+use stoker_video::{BadVideo, ByteSource, ClipBytes, Decoders, Position, Start, Video, VideoClip, VideoIndex};
 
 use crate::{Error, Result};
 
@@ -33,6 +33,30 @@ impl ClipDecoder {
     pub fn new(options: &VideoOptions) -> Result<Self> {
         let libav = libav(&options.libraries)?;
         Ok(Self { clip: options.clip.clone(), libav, idle: Mutex::default() })
+    }
+
+    /// Decodes the clip of a row from a whole file, or from a part of one.
+    fn decode_from<S: ByteSource + ?Sized>(
+        &self,
+        video: &Video<'_, S>,
+        row: &Row<'_>,
+        outputs: [&mut [u8]; 3],
+    ) -> Result<(), BadVideo> {
+        let [tensor, length, mask] = outputs;
+        let position = row.parameter.map(|number| match number {
+            Number::Whole(frame) => Position::Frame(frame),
+            Number::Real(seconds) => Position::Seconds(seconds),
+        });
+        let (draw, _) = draw_start(row.seed);
+        let frames = self.clip.frames_of(video.index, position, draw)?;
+        let idle = self.idle.lock().pop();
+        let mut decoders = idle.unwrap_or_else(|| Decoders::new(self.libav.clone()));
+        let decoded = self.clip.decode_frames(&mut decoders, video, &frames, tensor);
+        self.idle.lock().push(decoders);
+        decoded?;
+        write_number(frames.num_valid(), length);
+        mask.iter_mut().zip(frames.valid()).for_each(|(to, is_valid)| *to = u8::from(*is_valid));
+        Ok(())
     }
 }
 
@@ -68,23 +92,17 @@ impl ValueDecoder for ClipDecoder {
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {
         let [tensor, length, mask] = outputs else { return Err(BadValue::fatal("a clip has three arrays")) };
-        let bad = |bad: stoker_video::BadVideo| BadValue::new(bad.reason);
-        let (file, (draw, _)) = (row.file()?, draw_start(row.seed));
-        let position = row.parameter.map(|number| match number {
-            Number::Whole(frame) => Position::Frame(frame),
-            Number::Real(seconds) => Position::Seconds(seconds),
-        });
-        let index = VideoIndex::read(file).map_err(bad)?;
-        let frames = self.clip.frames_of(&index, position, draw).map_err(bad)?;
-        let idle = self.idle.lock().pop();
-        let mut decoders = idle.unwrap_or_else(|| Decoders::new(self.libav.clone()));
-        let video = Video { index: &index, source: file };
-        let decoded = self.clip.decode_frames(&mut decoders, &video, &frames, tensor);
-        self.idle.lock().push(decoders);
-        decoded.map_err(bad)?;
-        write_number(frames.num_valid(), length);
-        mask.iter_mut().zip(frames.valid()).for_each(|(to, is_valid)| *to = u8::from(*is_valid));
-        Ok(())
+        let outputs = [&mut **tensor, &mut **length, &mut **mask];
+        let file = row.file()?;
+        let bad = |bad: BadVideo| BadValue::new(bad.reason);
+        let decoded = match ClipBytes::read(file).map_err(bad)? {
+            Some(clip) => self.decode_from(&Video { index: &clip.index, source: &clip.pieces }, row, outputs),
+            None => {
+                let index = VideoIndex::read(file).map_err(bad)?;
+                self.decode_from(&Video { index: &index, source: file }, row, outputs)
+            }
+        };
+        decoded.map_err(bad)
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
-use stoker_columns::{CompressedTensor, TensorType, is_compressed_tensor};
+use stoker_columns::{CompressedTensor, TensorType, is_compressed_tensor, video_index_of};
 use stoker_decode::{
     ImageDecoder, ImageTransform, JpegDecoder, ListSpec, OutputSpec, Takes, ValueDecoder, is_file, is_text,
 };
 use stoker_tokenize::TextTokenizer;
+use stoker_types::ColumnClip;
 
 use super::clips::{ClipDecoder, VideoOptions};
 use super::custom::CustomDecoder;
@@ -124,6 +125,19 @@ impl DecodeOptions {
             }
         }
         Ok(Some(all).filter(|all| !all.columns.is_empty()))
+    }
+
+    /// Returns the clips of the columns whose videos have an index in their table, so that only the frames of the clips
+    /// need be read. Other columns of videos are read as whole files.
+    pub(crate) fn clips(&self, schema: &Schema) -> Vec<ColumnClip> {
+        let clip = |(name, decoder): &(String, ColumnDecoder)| match decoder {
+            ColumnDecoder::Video(options) => {
+                let field = schema.field_with_name(name).ok()?;
+                video_index_of(field).map(|_| options.clip.choice(name))
+            }
+            _ => None,
+        };
+        self.columns.iter().filter_map(clip).collect()
     }
 
     /// Returns the schema of decoded batches: the list or the first array of each decoder, not null, in place of its column,

@@ -15,9 +15,9 @@ use stoker_batch::{Batch, MemoryBudget, RowsBeside};
 use stoker_clock::{Clock, Environment, ManualClock, Random};
 use stoker_types::calls::{Answering, Answers, Beside, Call, decode_answer, encode_call};
 use stoker_types::{
-    BatchSize, Batching, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue, ProgressSink,
-    ReadOptions, SPEC_VERSION, ShuffleMode, Slice, SourceSpec, SqlOptions, StatementOutcome, StreamSpec, StreamStats,
-    Topology,
+    BatchSize, Batching, ColumnClip, Context, Cursor, Digest, LastBatch, Mixing, OrderOptions, ParamValue,
+    ProgressSink, ReadOptions, SPEC_VERSION, ShuffleMode, Slice, SourceSpec, SqlOptions, StatementOutcome, StreamSpec,
+    StreamStats, Topology,
 };
 
 use crate::session::SessionOptions;
@@ -165,6 +165,10 @@ impl PlannedStream for Numbers {
     fn open(&self, slice: &Slice, _: &ReadOptions) -> Result<Box<dyn BatchSource>> {
         let (spec, schema) = (self.0.clone(), self.schema());
         Ok(Box::new(NumberBatches { spec, schema, slice: *slice, step: slice.first_step, num_waits: 0 }))
+    }
+
+    fn with_clips(&self, _: &[ColumnClip]) -> Result<Box<dyn PlannedStream>> {
+        Ok(Box::new(Self(self.0.clone())))
     }
 
     fn nulls(&self, _: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {

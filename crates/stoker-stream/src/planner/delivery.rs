@@ -36,9 +36,8 @@ impl Planner {
                 piece = match self.options.bad_rows {
                     BadRows::Error => return Err(self.plan.bad_row(&piece)),
                     BadRows::Substitute => {
-                        let mut visits = Vec::with_capacity(piece.range.len());
-                        self.order.visits(reading.positions[piece.range.clone()].iter().copied(), &mut visits);
-                        substitutes(&self.plan, &self.order, &self.scan, &visits, piece, builder, &self.met).await?
+                        let positions = &reading.positions[piece.range.clone()];
+                        substitutes(&self.plan, &self.order, &self.scan, positions, piece, builder, &self.met).await?
                     }
                 };
             }

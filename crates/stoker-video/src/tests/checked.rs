@@ -85,7 +85,8 @@ fn pieces_beyond_the_file_are_refused() {
     let inside = std::iter::once(end - 2..end).collect::<Vec<_>>();
     let beyond = std::iter::once(end - 2..end + 1).collect::<Vec<_>>();
     ClipBytes::read(&[&ClipBytes::head(&index, &inside)[..], &[1, 2]].concat()).expect("a clip");
-    let refused = ClipBytes::read(&[&ClipBytes::head(&index, &beyond)[..], &[1, 2, 3]].concat());
+    let value = [&ClipBytes::head(&index, &beyond)[..], &[1, 2, 3]].concat();
+    let refused = ClipBytes::read(&value);
     assert_eq!(refused.unwrap_err().reason, "the clip of the video is damaged");
     // The list claims more pieces than it can have.
     let mut value = ClipBytes::head(&index, &[]);

@@ -6,13 +6,14 @@ use std::time::Duration;
 use prost::Message;
 use stoker_fuzz::Target;
 use stoker_types::{
-    BadRows, BatchSize, Batching, BucketOptions, Compression, ErrorKind, LastBatch, MixOptions, MixtureStop,
+    BadRows, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, ErrorKind, LastBatch, MixOptions,
+    MixtureStop,
     PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
 };
 
 use crate::Result;
 use crate::convert::*;
-use crate::proto::{Command, Reweigh, SqlRequest, StreamRequest, command, reweigh, stream_request};
+use crate::proto::{Command, ReadPolicy, Reweigh, SqlRequest, StreamRequest, command, reweigh, stream_request};
 
 const TOKENS: [&str; 14] = [
     "block",
@@ -30,6 +31,17 @@ const TOKENS: [&str; 14] = [
     "[{\"float\":\"NaN\"},null,[1.5]]",
     "\"",
 ];
+
+fn clips() -> Vec<ColumnClip> {
+    let clip = |start, offsets| ColumnClip { column: "video".into(), frames: 2, stride: 1, start, offsets };
+    vec![
+        clip(ClipStart::Frame(3), None),
+        clip(ClipStart::Seconds(0.5), Some(vec![-0.1, 0.1])),
+        clip(ClipStart::Column("at".into()), None),
+        clip(ClipStart::Random, None),
+        clip(ClipStart::Uniform, None),
+    ]
+}
 
 fn requests() -> Vec<StreamRequest> {
     let params = [ParamValue::Int(-1), ParamValue::Float(f64::NAN), ParamValue::Vector(vec![0.1, 2.0])];
@@ -69,7 +81,7 @@ fn requests() -> Vec<StreamRequest> {
     vec![
         StreamRequest {
             slice: Some(slice_to_proto(&slice(BatchSize::PerRank(8), LastBatch::Drop))),
-            read: Some(policy_to_proto(&options, true)),
+            read: Some(ReadPolicy { clips: clips_to_proto(&clips()), ..policy_to_proto(&options, true) }),
             ..request(stream_request::Source::Query(request_to_proto(&one)))
         },
         request(stream_request::Source::Query(request_to_proto(&packed))),
@@ -120,13 +132,16 @@ fn stream(request: &StreamRequest) -> bool {
     let policy = is_same_again(policy, |options| {
         policy_from_proto(Some(&policy_to_proto(options, options.first_batch_only)), ReadOptions::default())
     });
+    let clips = is_same_again(clips_from_proto(request.read.as_ref()), |clips| {
+        clips_from_proto(Some(&ReadPolicy { clips: clips_to_proto(clips), ..ReadPolicy::default() }))
+    });
     let query = match &request.source {
         Some(stream_request::Source::Query(query)) => {
             is_same_again(request_from_proto(query), |request| request_from_proto(&request_to_proto(request)))
         }
         _ => true,
     };
-    slice && policy && query
+    slice && policy && clips && query
 }
 
 #[test]
