@@ -18,9 +18,9 @@ use lance_encoding::format::metadata::{
     CompressiveEncoding, compressive_encoding::Compression, full_zip_layout::Details, page_layout::Layout,
 };
 use lance_table::format::Fragment;
+use stoker_pages::{have_rows, misplaced};
 use stoker_types::to_usize;
 
-use crate::layout::{have_rows, misplaced};
 use crate::{Error, Obstacle, RangeReader, Result, Table};
 
 /// Lance's names of the types of variable width.

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use stoker_types::{
     BadRows, BadShare, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, LastBatch, MixOptions,
-    MixtureStop,
-    PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls, StreamOptions,
-    Topology, to_micros, to_millis,
+    MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls,
+    StreamOptions, Topology, to_micros, to_millis,
 };
 
 use crate::{Error, Result, proto};

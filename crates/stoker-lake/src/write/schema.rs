@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_columns::{
-    CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, index_columns, is_blob, kind_of, same_meaning,
-    without_blob_mark,
+    CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, index_columns, is_blob, kind_of,
+    same_meaning, without_blob_mark,
 };
 use stoker_types::TableName;
 

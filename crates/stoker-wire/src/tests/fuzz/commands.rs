@@ -7,8 +7,7 @@ use prost::Message;
 use stoker_fuzz::Target;
 use stoker_types::{
     BadRows, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, ErrorKind, LastBatch, MixOptions,
-    MixtureStop,
-    PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
+    MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
 };
 
 use crate::Result;
