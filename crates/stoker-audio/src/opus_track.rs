@@ -39,6 +39,10 @@ impl<'a> TrackPackets<'a> {
         while let Some(packet) = opened.next()? {
             total = total.saturating_add(packet_samples(packet)?);
         }
+        // The times of MP4 files may tell that the last packet has padding.
+        let counts_samples = track.time_base.is_some_and(|base| (base.numer.get(), base.denom.get()) == (1, OPUS_RATE));
+        let told = track.num_frames.filter(|told| counts_samples && *told > 0);
+        let total = told.map_or(total, |told| total.min(told));
         let pre_skip = u64::from(head.pre_skip);
         let (begin, end) = match container {
             Container::Mp4 => {
