@@ -17,6 +17,7 @@ use lance_io::scheduler::ScanScheduler;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use parking_lot::Mutex;
+use stoker_batch::BufferPool;
 use stoker_pages::{BadPage, ListChunks, ListPage, PageRows, gather_lists, have_rows, misplaced};
 use stoker_types::to_usize;
 
@@ -31,7 +32,7 @@ const LOCAL_GAP: u64 = 16 << 10;
 const REMOTE_GAP: u64 = 128 << 10;
 
 /// The length of a read of a local file up to which the calling task reads it itself, where the page cache has it.
-const LOCAL_READ_MAX: u64 = 512 << 10;
+const LOCAL_READ_MAX: u64 = 128 << 10;
 
 /// The largest read of a remote file.
 const REMOTE_READ_MAX: u64 = 8 << 20;
@@ -177,7 +178,8 @@ impl Table {
     }
 
     /// Reads rows of a column of lists. `sorted` has their addresses in ascending order, each of them once, and `places`
-    /// the number among those of each row of the result. Without `places` the result has the rows as they are.
+    /// the number among those of each row of the result. Without `places` the result has the rows as they are. The memory
+    /// of the numbers comes from `pool`, if there is one.
     ///
     /// The snapshot must have the addresses.
     ///
@@ -189,6 +191,7 @@ impl Table {
         lists: &ListColumn,
         sorted: &[u64],
         places: Option<&[u64]>,
+        pool: Option<&BufferPool>,
     ) -> Result<ArrayRef> {
         if sorted.is_empty() {
             return Ok(new_empty_array(&lists.data_type));
@@ -204,8 +207,8 @@ impl Table {
             reading.push(self.read_page(column, lists, wanted).boxed());
         }
         let pages: Vec<PageRows> = stream::iter(reading).buffered(READS_IN_FLIGHT).try_collect().await?;
-        let (places, data_type) = (places.map(<[u64]>::to_vec), lists.data_type.clone());
-        let gathering = move || gather_lists(&pages, places.as_deref(), &data_type);
+        let (places, data_type, pool) = (places.map(<[u64]>::to_vec), lists.data_type.clone(), pool.cloned());
+        let gathering = move || gather_lists(&pages, places.as_deref(), &data_type, pool.as_ref());
         let gathered =
             tokio::task::spawn_blocking(gathering).await.map_err(|source| Error::storage(missing(), source))?;
         gathered.map_err(|bad| bad_page(missing(), bad))

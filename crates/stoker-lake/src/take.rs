@@ -12,6 +12,7 @@ use futures::future::{try_join, try_join_all};
 use lance::dataset::TakeBuilder;
 use lance_core::datatypes::Schema;
 use lance_datafusion::projection::ProjectionPlan;
+use stoker_batch::BufferPool;
 use stoker_types::to_usize;
 
 use crate::damage::{caught, decode_error};
@@ -41,6 +42,11 @@ impl Table {
     /// [`Error::NotFound`] for an address without a row; `DataCorrupt` naming table and columns when a file cannot be
     /// decoded.
     pub async fn take(&self, columns: &[String], row_addrs: &[u64]) -> Result<RecordBatch> {
+        self.take_into(columns, row_addrs, None).await
+    }
+
+    /// Reads rows as [`Table::take`] does. The memory of lists of numbers comes from `pool`, if there is one.
+    async fn take_into(&self, columns: &[String], row_addrs: &[u64], pool: Option<&BufferPool>) -> Result<RecordBatch> {
         self.check_columns(columns)?;
         self.refuse_nested_blobs(columns.iter().map(String::as_str))?;
         let (sorted, places) = sorted(row_addrs);
@@ -69,7 +75,7 @@ impl Table {
         };
         let mut reading = Vec::with_capacity(lists.len());
         for (column, lists) in &lists {
-            reading.push(self.take_lists(column, lists, &sorted, places).boxed());
+            reading.push(self.take_lists(column, lists, &sorted, places, pool).boxed());
         }
         let (decoded, read) = try_join(decoding.boxed(), try_join_all(reading)).await?;
         if let Some(stats) = self.stats() {
@@ -146,12 +152,12 @@ impl Table {
 
     /// Reads the rows at these addresses, as [`Table::take`] does. If damaged bytes prevent that, a binary search
     /// separates the rows that cannot be read alone from the others. Cost: one read, and for each damaged row about as
-    /// many more reads as the binary logarithm of the number of rows.
+    /// many more reads as the binary logarithm of the number of rows. The memory of lists of numbers comes from `pool`.
     ///
     /// # Errors
     /// As for [`Table::take`]; [`Error::DamagedRows`] where more than 1,024 rows are damaged.
-    pub async fn take_sound(&self, columns: &[String], row_addrs: &[u64]) -> Result<SoundRows> {
-        match self.take(columns, row_addrs).await {
+    pub async fn take_sound(&self, columns: &[String], row_addrs: &[u64], pool: &BufferPool) -> Result<SoundRows> {
+        match self.take_into(columns, row_addrs, Some(pool)).await {
             Ok(batch) => Ok(SoundRows { columns: in_order(&batch, columns)?, damaged: BTreeMap::new() }),
             Err(Error::DamagedRows { .. }) => self.take_apart(columns, row_addrs).await,
             Err(error) => Err(error),

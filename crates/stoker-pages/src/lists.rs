@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, GenericListArray, OffsetSizeTrait, make_array};
-use arrow_buffer::{BooleanBufferBuilder, MutableBuffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, FieldRef};
 use bytes::Bytes;
 use lance_encoding::buffer::LanceBuffer;
+use stoker_batch::{BufferPool, Pooled};
 use stoker_types::catch_panic;
 
 use crate::chunk_levels::ChunkLevels;
@@ -30,15 +31,20 @@ pub struct PageRows {
 /// Returns rows of several pages as one array of a list type. Without `places`, it has the rows of the pages one after the
 /// other; with `places`, it has at each index the row with that number among all of these rows.
 ///
-/// The array takes no more memory than its rows have bytes. While it is made, twenty bytes are needed for each run of
+/// The memory of the numbers comes from `pool` if there is one. It takes no more bytes than the rows have. While it is made, twenty bytes are needed for each run of
 /// numbers: one for each row, and one more where a chunk begins within a row.
 ///
 /// # Errors
 /// [`BadPage`] for damaged chunks, and for more than 2^31 numbers in lists with offsets of 32 bits.
-pub fn gather_lists(pages: &[PageRows], places: Option<&[u64]>, data_type: &DataType) -> Result<ArrayRef> {
+pub fn gather_lists(
+    pages: &[PageRows],
+    places: Option<&[u64]>,
+    data_type: &DataType,
+    pool: Option<&BufferPool>,
+) -> Result<ArrayRef> {
     let gather = || match data_type {
-        DataType::List(item) => gather::<i32>(pages, places, item),
-        DataType::LargeList(item) => gather::<i64>(pages, places, item),
+        DataType::List(item) => gather::<i32>(pages, places, item, pool),
+        DataType::LargeList(item) => gather::<i64>(pages, places, item, pool),
         other => Err(BadPage::new(format!("{other} is no type of lists"))),
     };
     catch_panic(gather, BadPage::new)
@@ -180,7 +186,42 @@ impl Targets {
     }
 }
 
-fn gather<O: OffsetSizeTrait>(pages: &[PageRows], places: Option<&[u64]>, item: &FieldRef) -> Result<ArrayRef> {
+/// The memory of an array's numbers.
+enum Numbers {
+    New(MutableBuffer),
+    Pooled(Pooled),
+}
+
+impl Numbers {
+    /// Returns memory with arbitrary content.
+    fn of_bytes(length: usize, pool: Option<&BufferPool>) -> Result<Self> {
+        match pool {
+            Some(pool) if length > 0 => pool.take(length).map(Self::Pooled).map_err(BadPage::new),
+            _ => Ok(Self::New(MutableBuffer::from_len_zeroed(length))),
+        }
+    }
+
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::New(memory) => memory.as_slice_mut(),
+            Self::Pooled(memory) => memory.as_mut(),
+        }
+    }
+
+    fn freeze(self) -> Buffer {
+        match self {
+            Self::New(memory) => memory.into(),
+            Self::Pooled(memory) => memory.freeze(),
+        }
+    }
+}
+
+fn gather<O: OffsetSizeTrait>(
+    pages: &[PageRows],
+    places: Option<&[u64]>,
+    item: &FieldRef,
+    pool: Option<&BufferPool>,
+) -> Result<ArrayRef> {
     let mut runs = Runs::default();
     pages.iter().try_for_each(|page| runs.add(page))?;
     let Runs { chunks, lengths, nulls } = runs;
@@ -197,7 +238,8 @@ fn gather<O: OffsetSizeTrait>(pages: &[PageRows], places: Option<&[u64]>, item: 
     let width = item.data_type().primitive_width().unwrap_or_default();
     let mut ends: Vec<usize> =
         lengths_of_rows.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length) * width)).collect();
-    let mut values = MutableBuffer::from_len_zeroed(num_items * width);
+    let mut numbers_of_rows = Numbers::of_bytes(num_items * width, pool)?;
+    let values = numbers_of_rows.as_mut();
     for chunk in chunks {
         let OpenChunk { page, values: buffers, num_items, runs } = chunk;
         if page.width != width {
@@ -214,7 +256,8 @@ fn gather<O: OffsetSizeTrait>(pages: &[PageRows], places: Option<&[u64]>, item: 
             }
         }
     }
-    let values = ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(values.into()).build();
+    let values =
+        ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(numbers_of_rows.freeze()).build();
     let values = make_array(values.map_err(BadPage::new)?);
     let nulls = (!nulls.is_empty()).then(|| {
         let mut valid = BooleanBufferBuilder::new(num_rows);

@@ -90,7 +90,7 @@ pub(crate) async fn take_verified(
     let attempt = async || {
         // Lance reads and decodes in one call. On a local disk, decoding takes most of the time; from an object store,
         // reading does.
-        let taken = table.take_sound(names, addrs);
+        let taken = table.take_sound(names, addrs, scan.pool());
         let taken = if table.is_local() { taken.await? } else { clock.read(taken).await? };
         let mut damaged: Vec<(u64, String)> = Vec::new();
         if scan.verifies() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use datafusion::error::DataFusionError;
 use futures::TryStreamExt;
+use stoker_batch::BufferPool;
 use stoker_store::sectors::is_checked_name;
 use stoker_types::ErrorKind;
 
@@ -94,7 +95,7 @@ async fn rows_beside_damaged_sectors_are_told_apart() -> TestResult {
     let uri = test.folder.path().to_str().unwrap_or_default();
     let table = latest(&LakeStore::open(uri, &StorageOptions::default()).await?, &table_name("t")).await?;
     let (columns, addrs) = (vec!["name".to_string()], addresses(&table));
-    let found = match table.take_sound(&columns, &addrs).await {
+    let found = match table.take_sound(&columns, &addrs, &BufferPool::new(0)).await {
         Ok(found) => found,
         Err(Error::DamagedRows { .. }) => return Ok(()),
         Err(error) => return Err(error.into()),

@@ -50,7 +50,7 @@ fn read(page: &Arc<ListPage>, input: &[u8], data_type: &DataType) -> bool {
         }
     }
     let read = PageRows { page: page.clone(), chunks: Arc::new(chunks), rows, read };
-    match gather_lists(&[read], None, data_type) {
+    match gather_lists(&[read], None, data_type, None) {
         Ok(lists) => {
             assert_eq!(lists.len() as u64, NUM_ROWS);
             true

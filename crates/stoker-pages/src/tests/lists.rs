@@ -30,10 +30,10 @@ fn check(array: &ArrayRef, metadata: &[(&str, &str)], width: usize, wanted: &[u6
         rows.dedup();
         let places: Vec<u64> = wanted.iter().map(|row| rows.binary_search(row).unwrap() as u64).collect();
         let read = page.read(&rows).unwrap();
-        let found = gather_lists(&read, Some(&places), array.data_type()).unwrap();
+        let found = gather_lists(&read, Some(&places), array.data_type(), None).unwrap();
         let expected = arrow_select::take::take(array, &UInt64Array::from(wanted.to_vec()), None).unwrap();
         assert_eq!(&found, &expected, "rows {wanted:?}");
-        let found = gather_lists(&[read.clone(), read].concat(), None, array.data_type()).unwrap();
+        let found = gather_lists(&[read.clone(), read].concat(), None, array.data_type(), None).unwrap();
         assert_eq!(found.len(), 2 * rows.len());
         let expected = arrow_select::take::take(array, &UInt64Array::from(rows.clone()), None).unwrap();
         assert_eq!(&found.slice(rows.len(), rows.len()), &expected);
@@ -47,7 +47,7 @@ fn pages_of_the_usual_writers_are_decoded() {
     for strategy in strategies() {
         let page = encoded(&array, strategy.as_ref(), &[], 4).unwrap();
         let rows: Vec<u64> = (0..500).collect();
-        let found = gather_lists(&page.read(&rows).unwrap(), None, array.data_type()).unwrap();
+        let found = gather_lists(&page.read(&rows).unwrap(), None, array.data_type(), None).unwrap();
         assert_eq!(&found, &array);
     }
     let [_, strategy] = strategies();
@@ -58,7 +58,7 @@ fn pages_of_the_usual_writers_are_decoded() {
     };
     let array: ArrayRef = Arc::new(large);
     let page = encoded(&array, strategy.as_ref(), &[("lance-encoding:compression", "zstd")], 4).unwrap();
-    let found = gather_lists(&page.read(&[3, 400]).unwrap(), Some(&[1, 0, 1]), array.data_type()).unwrap();
+    let found = gather_lists(&page.read(&[3, 400]).unwrap(), Some(&[1, 0, 1]), array.data_type(), None).unwrap();
     let expected = arrow_select::take::take(&array, &UInt64Array::from(vec![400, 3, 400]), None).unwrap();
     assert_eq!(&found, &expected);
 }
@@ -79,7 +79,7 @@ fn too_many_numbers_for_offsets_of_32_bits_are_an_error() {
     let [_, strategy] = strategies();
     let page = encoded(&array, strategy.as_ref(), &[], 1).unwrap();
     let places = vec![0; (1 << 31) / 30_000 + 1];
-    let error = gather_lists(&page.read(&[0]).unwrap(), Some(&places), array.data_type()).unwrap_err();
+    let error = gather_lists(&page.read(&[0]).unwrap(), Some(&places), array.data_type(), None).unwrap_err();
     assert!(error.to_string().contains("fewer rows"), "{error}");
 }
 
