@@ -9,6 +9,8 @@ use stoker_types::{
     BatchSize, Batching, Compression, LastBatch, ReadOptions, ShuffleMode, Slice, StreamOptions, Topology,
 };
 
+use crate::tests::contracts::kinds::{KindColumns, kind_columns};
+
 /// The sizes of the tables: table `rows_n` has the ids `0..n`, in the order of their addresses.
 pub const NUM_ROWS: [i64; 7] = [0, 1, 2, 7, 100, 1_000, 2_311];
 
@@ -26,7 +28,7 @@ const STEPS_MAX: u64 = 40;
 /// About the most windows of an epoch, because all ranks read every window.
 const WINDOWS_MAX: u64 = 10;
 
-/// A little more than the bytes of a row.
+/// A little more than the bytes of a row, without the columns of other kinds.
 const ROW_BYTES: u64 = 1_200;
 
 /// A query, the options of its stream, and the ranks that read it.
@@ -48,6 +50,8 @@ pub struct Query {
     pub sorting: Sorting,
     /// Whether rows come as often as the column `weight` says.
     pub is_weighted: bool,
+    /// The columns of other kinds that are selected.
+    pub kinds: KindColumns,
 }
 
 /// The weights of rows, by `id % 5`.
@@ -117,8 +121,9 @@ impl Query {
         self.sql_of(&format!("x, id, label{weight}"))
     }
 
-    /// Returns the query with other columns.
+    /// Returns the query with other columns, beside those of other kinds.
     pub fn sql_of(&self, columns: &str) -> String {
+        let kinds: String = self.kinds.iter().map(|column| format!(", {}", column.name)).collect();
         let filter = match self.filter {
             Filter::All => String::new(),
             Filter::Nothing => " WHERE id < 0".into(),
@@ -131,7 +136,7 @@ impl Query {
             Sorting::Descending => " ORDER BY id DESC",
             Sorting::Classes => " ORDER BY id % 7, id DESC",
         };
-        format!("SELECT {columns} FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
+        format!("SELECT {columns}{kinds} FROM {}{filter}{sorting}", self.condition.table(self.table_rows))
     }
 
     /// Returns the ids of the selected rows, in the order of the row set.
@@ -143,6 +148,11 @@ impl Query {
             Sorting::Classes => ids.sort_by_key(|id| (*id % 7, Reverse(*id))),
         }
         ids
+    }
+
+    /// Returns a little more than the bytes of a row.
+    pub fn row_bytes(&self) -> u64 {
+        ROW_BYTES + self.kinds.row_bytes()
     }
 }
 
@@ -225,7 +235,8 @@ pub fn damaged_case() -> impl Strategy<Value = Case> {
 fn case_of(queries: impl Strategy<Value = Query>) -> impl Strategy<Value = Case> {
     let parts = queries.prop_flat_map(|query| {
         let table_rows = query.table_rows as u64;
-        (Just(query), any::<bool>(), options(table_rows), job(table_rows), 1..=ENDPOINTS_MAX)
+        let options = options(table_rows, query.row_bytes());
+        (Just(query), any::<bool>(), options, job(table_rows), 1..=ENDPOINTS_MAX)
     });
     parts.prop_map(|(query, is_weighted, options, job, num_endpoints)| {
         let weighted = Query { is_weighted, ..query };
@@ -238,13 +249,15 @@ fn case_of(queries: impl Strategy<Value = Query>) -> impl Strategy<Value = Case>
 /// Any selection from tables with these numbers of rows.
 pub fn query(table_rows: Vec<i64>, condition: Condition) -> impl Strategy<Value = Query> {
     let sorting = || select(vec![Sorting::Address, Sorting::Address, Sorting::Descending, Sorting::Classes]);
-    let parts = select(table_rows).prop_flat_map(move |table_rows| (Just(table_rows), filter(table_rows), sorting()));
-    parts.prop_map(move |(table_rows, filter, sorting)| Query {
+    let parts = select(table_rows)
+        .prop_flat_map(move |table_rows| (Just(table_rows), filter(table_rows), sorting(), kind_columns()));
+    parts.prop_map(move |(table_rows, filter, sorting, kinds)| Query {
         table_rows,
         condition,
         filter,
         sorting,
         is_weighted: false,
+        kinds,
     })
 }
 
@@ -261,16 +274,16 @@ fn filter(table_rows: i64) -> impl Strategy<Value = Filter> {
 }
 
 /// Windows from one row of each lane up to the whole table. Large tables have at most about [`WINDOWS_MAX`] windows.
-pub fn options(table_rows: u64) -> impl Strategy<Value = StreamOptions> {
+pub fn options(table_rows: u64, row_bytes: u64) -> impl Strategy<Value = StreamOptions> {
     let shuffle = select(vec![ShuffleMode::Block, ShuffleMode::Block, ShuffleMode::Full, ShuffleMode::Sequential]);
     let window_rows = (0..=12u32).prop_map(move |bits| (table_rows / WINDOWS_MAX).max(1 << bits));
     let num_lanes = select(vec![1u32, 2, 3, 5, 12, 48, 1_000]);
     let parts = (any::<u64>(), shuffle, window_rows, 0..=8u64, num_lanes, 1..=2u32);
-    parts.prop_map(|(seed, shuffle, window_rows, block_rows, num_lanes, order_version)| StreamOptions {
+    parts.prop_map(move |(seed, shuffle, window_rows, block_rows, num_lanes, order_version)| StreamOptions {
         seed,
         shuffle,
-        shuffle_window_bytes: Some(window_rows * ROW_BYTES),
-        block_bytes: block_rows * ROW_BYTES + 1,
+        shuffle_window_bytes: Some(window_rows * row_bytes),
+        block_bytes: block_rows * row_bytes + 1,
         num_lanes,
         order_version: Some(order_version),
         weight: None,

@@ -22,6 +22,8 @@ fn every_row_comes_once_over_flight() {
 /// repeats rows of its global batch.
 async fn every_row_comes_once(lab: &Lab, case: &Case) -> TestCaseResult {
     let handle = lab.plan(case).await?;
+    let has = |name: &str| handle.schema().field_with_name(name).is_ok();
+    prop_assert!(case.query.kinds.iter().all(|column| has(column.name)), "{:?} lacks a column", handle.schema());
     let ranks = deliver(&handle, &case.job).await?;
     let batches = global_batches(lab, &ranks)?;
     check_once(&case.query, batches.concat(), case.job.num_dropped(handle.num_rows()))?;

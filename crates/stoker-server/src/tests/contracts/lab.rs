@@ -12,17 +12,21 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 use stoker::{ClientOptions, ConnectOptions, Connection, StreamHandle, connect};
 use stoker_batch::Batch;
-use stoker_columns::TensorType;
+use stoker_columns::{TensorType, target_schema};
 use stoker_lake::{CommitMode, LakeStore, StorageOptions, WriteOptions};
 use stoker_types::{Snapshot, SnapshotRef, TableName};
 
 use crate::tests::contracts::Transport;
 use crate::tests::contracts::case::{Case, Condition, DAMAGED_ROWS, ENDPOINTS_MAX, NUM_ROWS, WEIGHTS};
 use crate::tests::contracts::damage::{damage, draw_damage};
+use crate::tests::contracts::kinds;
 use crate::tests::fixture::{TestLake, TestServer, config, impatient};
 
 /// Bytes of a tensor; more than 1 KiB, so that the column is heavy.
 pub const WIDTH: usize = 1_100;
+
+/// The columns that are not of `kinds.rs`.
+const OWN_COLUMNS: [&str; 5] = ["x", "id", "label", "weight", "tokens"];
 
 /// The most rows of a fragment; the larger tables have several fragments.
 const FRAGMENT_ROWS: u64 = 300;
@@ -119,8 +123,8 @@ impl Lab {
         Ok(rows)
     }
 
-    /// Returns the ids of a batch's rows. Checks that each row, padding included, has the tensor and the label of its
-    /// id.
+    /// Returns the ids of a batch's rows. Checks that each row, padding included, has the tensor, the label and the other
+    /// values of its id.
     pub fn checked_ids(&self, batch: &Batch) -> Result<Vec<i64>, TestCaseError> {
         let ids = batch.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let labels = batch.data["label"].as_string::<i32>();
@@ -133,6 +137,11 @@ impl Lab {
             prop_assert!(expected == Some(found), "step {}: row {row} with id {id} has other bytes", batch.step);
             let found = labels.is_valid(row).then(|| labels.value(row).to_string());
             prop_assert!(found == label(*id), "step {}: row {row} with id {id} has label {found:?}", batch.step);
+        }
+        for (field, values) in batch.data.schema_ref().fields().iter().zip(batch.data.columns()) {
+            if !OWN_COLUMNS.contains(&field.name().as_str()) {
+                kinds::check_values(field.name(), field, values, &ids)?;
+            }
         }
         Ok(ids)
     }
@@ -180,14 +189,17 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
     let id = Field::new("id", DataType::Int64, false);
     let weight = Field::new("weight", DataType::Float32, false);
     let tokens = Field::new("tokens", DataType::List(Arc::new(Field::new("item", DataType::Int32, true))), true);
-    let schema = Arc::new(Schema::new(vec![x, id, Field::new("label", DataType::Utf8, true), weight, tokens]));
+    let mut fields = vec![x, id, Field::new("label", DataType::Utf8, true), weight, tokens];
+    fields.extend(kinds::fields());
+    let schema = Arc::new(Schema::new(fields));
     let options =
         WriteOptions { page_bytes: 40 * WIDTH, rows_per_fragment_max: FRAGMENT_ROWS, ..WriteOptions::default() };
-    let mut writer = lake.writer(&name, &schema, false, options).await.expect("a writer");
+    let target = target_schema(&schema, None).expect("codecs that fit their columns");
+    let mut writer = lake.writer(&name, &target, false, options).await.expect("a writer");
     if num_rows > 0 {
         let values = UInt8Array::from_iter_values((0..num_rows).flat_map(tensor));
         let labels: Vec<Option<String>> = (0..num_rows).map(label).collect();
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(FixedSizeListArray::new(item, length, Arc::new(values), None)),
             Arc::new(Int64Array::from_iter_values(0..num_rows)),
             Arc::new(StringArray::from(labels)),
@@ -196,6 +208,7 @@ async fn write_table(lake: &LakeStore, condition: Condition, num_rows: i64) {
                 (0..num_rows).map(|id| Some(self::tokens(id).into_iter().map(Some).collect::<Vec<_>>())),
             )),
         ];
+        columns.extend(kinds::arrays(num_rows));
         writer.write(&RecordBatch::try_new(schema, columns).expect("a batch")).await.expect("written");
     }
     let schema = writer.schema();

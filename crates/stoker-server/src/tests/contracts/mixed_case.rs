@@ -7,6 +7,7 @@ use stoker::{Connection, StreamHandle};
 use stoker_types::{MixOptions, MixtureStop, PlanRequest, StreamOptions};
 
 use crate::tests::contracts::case::{Condition, ENDPOINTS_MAX, Job, Query, job, options, query};
+use crate::tests::contracts::kinds::kind_columns;
 
 const SOURCES_MAX: usize = 4;
 
@@ -49,6 +50,11 @@ impl MixedCase {
 pub fn mixed_case() -> impl Strategy<Value = MixedCase> {
     let sources =
         (2..=SOURCES_MAX).prop_flat_map(|num_sources| (vec(query_with_rows(), num_sources), weights(num_sources)));
+    // The queries of a mixture have the same columns.
+    let sources = (sources, kind_columns()).prop_map(|((queries, weights), kinds)| {
+        let queries: Vec<Query> = queries.into_iter().map(|query| Query { kinds, ..query }).collect();
+        (queries, weights)
+    });
     let stop = select(vec![MixtureStop::First, MixtureStop::All, MixtureStop::Rows]);
     let parts = (sources, stop, 1..=EPOCH_ROWS_MAX).prop_flat_map(|((queries, weights), stop, rows)| {
         let mut mix = MixOptions { weights, stop, epoch_rows: rows };
@@ -56,7 +62,8 @@ pub fn mixed_case() -> impl Strategy<Value = MixedCase> {
             mix.stop = MixtureStop::Rows;
         }
         let num_rows = epoch_rows(&queries, &mix);
-        (Just(queries), Just(mix), options(num_rows), job(num_rows), 1..=ENDPOINTS_MAX)
+        let options = options(num_rows, queries.iter().map(Query::row_bytes).max().unwrap_or(1));
+        (Just(queries), Just(mix), options, job(num_rows), 1..=ENDPOINTS_MAX)
     });
     parts.prop_map(|(queries, mix, options, job, num_endpoints)| MixedCase {
         queries,

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
+use arrow_schema::DataType;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
 use stoker::{Connection, StreamHandle};
+use stoker_batch::Batch;
 use stoker_types::{LastBatch, PackOptions, StreamOptions};
 
 use crate::tests::contracts::case::{Case, Job, case, job};
 use crate::tests::contracts::delivery::deliver;
+use crate::tests::contracts::kinds::check_values;
 use crate::tests::contracts::lab::{Lab, tokens};
 use crate::tests::contracts::{Transport, check_few};
 
@@ -42,8 +45,8 @@ fn packed() -> impl Strategy<Value = Packed> {
     parts.prop_map(|(case, length, resumed, position)| Packed { case, length, resumed, position })
 }
 
-/// Each token is in one pack, beside the other tokens of its row unless these do not fit one pack. All ranks, transports and
-/// resumes get the same packs at the same positions.
+/// Each token is in one pack, beside the other tokens of its row unless these do not fit one pack, and each pack has the
+/// other values of its rows. All ranks, transports and resumes get the same packs at the same positions.
 async fn packs_have_each_token_once(lab: &Lab, packed: &Packed) -> TestCaseResult {
     let Packed { case, length, resumed, position } = packed;
     let handle = plan(lab.connection(case.num_endpoints), case, *length).await?;
@@ -52,6 +55,8 @@ async fn packs_have_each_token_once(lab: &Lab, packed: &Packed) -> TestCaseResul
     let whole = |job: Job| Job { batching: stoker_types::Batching { last: LastBatch::Uneven, ..job.batching }, ..job };
     let packs = packs_of(&local, &whole(case.job.alone())).await?;
     prop_assert_eq!(packs.len() as u64, handle.num_rows());
+    let has = |name: &str| handle.schema().field_with_name(name).is_ok();
+    prop_assert!(case.query.kinds.iter().all(|column| has(column.name)), "{:?} lacks a column", handle.schema());
     prop_assert!(packs_of(&handle, &whole(case.job)).await? == packs, "other packs on other ranks");
     if !packs.is_empty() {
         let origin = position.index(packs.len()) as u64;
@@ -85,6 +90,7 @@ async fn packs_of(handle: &StreamHandle, job: &Job) -> Result<Vec<Vec<(i64, Vec<
     for (rank, delivered) in deliver(handle, job).await?.into_iter().enumerate() {
         let mut position = rank;
         for batch in &delivered.batches {
+            check_documents(batch)?;
             for pack in 0..batch.num_valid {
                 let list = |name: &str| batch.data[name].as_list::<i32>().value(pack);
                 let (ids, ends) = (list("id"), list("cu_seqlens"));
@@ -98,4 +104,17 @@ async fn packs_of(handle: &StreamHandle, job: &Job) -> Result<Vec<Vec<(i64, Vec<
         }
     }
     Ok(packs.into_values().collect())
+}
+
+/// Checks the values of the documents of a batch of packs, padding included.
+fn check_documents(batch: &Batch) -> TestCaseResult {
+    let ids = batch.data["id"].as_list::<i32>().values().as_primitive::<Int64Type>().values().to_vec();
+    for (field, lists) in batch.data.schema_ref().fields().iter().zip(batch.data.columns()) {
+        if let DataType::List(item) = field.data_type()
+            && !["id", "cu_seqlens", "document_row_ids"].contains(&field.name().as_str())
+        {
+            check_values(field.name(), item, lists.as_list::<i32>().values(), &ids)?;
+        }
+    }
+    Ok(())
 }
