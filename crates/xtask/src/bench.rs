@@ -35,8 +35,8 @@ const WITHOUT_PYTHON: [&str; 10] =
     ["local", "s3", "select", "ranks", "decode", "order", "scale", "help", "--help", "-h"];
 
 /// Builds and measures: `peers`, `python`, `sql`, `media`, `tokens` or `frameworks` with the arguments after it, or
-/// `stoker bench` with the arguments as they are. Without arguments, one after the other, of the other libraries only the
-/// first epochs.
+/// `stoker bench` with the arguments as they are. Without arguments, one after the other, of the other libraries only
+/// the first epochs.
 pub fn run(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((part, args)) if part == PEERS => peers(workspace, narrator, args),
@@ -82,8 +82,8 @@ fn first_epochs(workspace: &Workspace, narrator: &mut Narrator, args: &[String])
     script(workspace, narrator, Python::locate, ("bench_python.py", "Measure first epochs of Python processes"), args)
 }
 
-/// Decoding of media, and compressed tensors from limited storage, beside libraries and ceilings, in the environment for
-/// tests.
+/// Decoding of media, and compressed tensors from limited storage, beside libraries and ceilings, in the environment
+/// for tests.
 fn media(workspace: &Workspace, narrator: &mut Narrator, args: &[String]) -> Result<()> {
     script(workspace, narrator, Python::locate, ("bench_media.py", "Measure decoding of media"), args)
 }

@@ -1,7 +1,7 @@
 //! Columns of all kinds, small and large, whose values follow from the ids of their rows.
 //!
 //! ```text
-//! id ──written──► tensor, list, file ──codec──► table ──stream──► batch ──decompress──► the same value, or its rounding
+//! id ──written──► tensor, list, file ──codec──► table ──stream──► batch ──decompress──► that value, or its rounding
 //! ```
 //!
 //! All tables have all columns; a query selects some of them. A new kind of column is a new row of [`COLUMNS`].
@@ -105,7 +105,7 @@ static COLUMNS: [KindColumn; 36] = [
     column("pco_4", 16, |rows| tensor::<Int32Type>(rows, 4, |id, at| number(id, at) as i32))
         .with(&[(CODEC_KEY, "pco:1")]),
     column("pco_300", 900, |rows| tensor::<Float32Type>(rows, 300, float_or_nan)).with(&[
-        (CODEC_KEY, "pco"),
+        (CODEC_KEY, "pco:2"),
         TENSOR,
         (SHAPE, r#"{"shape":[20,15]}"#),
     ]),
@@ -356,8 +356,8 @@ fn rounded(written: &ArrayRef, fraction_bits: i32) -> ArrayRef {
     fixed(Arc::new(Float32Array::from_iter_values(floats.into_iter().map(nearest))), lists.value_length() as usize)
 }
 
-/// Returns the values of a column as a reader of its metadata gets them: tensors of frames, and float32 of floats with 16
-/// bits.
+/// Returns the values of a column as a reader of its metadata gets them: tensors of frames, and float32 of floats with
+/// 16 bits.
 fn readable(field: &Field, array: &ArrayRef) -> Result<ArrayRef, TestCaseError> {
     if let Some(tensor) = CompressedTensor::try_of(field).map_err(TestCaseError::fail)? {
         return Ok(tensor.decompress(array)?);

@@ -123,8 +123,8 @@ impl Lab {
         Ok(rows)
     }
 
-    /// Returns the ids of a batch's rows. Checks that each row, padding included, has the tensor, the label and the other
-    /// values of its id.
+    /// Returns the ids of a batch's rows. Checks that each row, padding included, has the tensor, the label and the
+    /// other values of its id.
     pub fn checked_ids(&self, batch: &Batch) -> Result<Vec<i64>, TestCaseError> {
         let ids = batch.data["id"].as_primitive::<Int64Type>().values().to_vec();
         let labels = batch.data["label"].as_string::<i32>();

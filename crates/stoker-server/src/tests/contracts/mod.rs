@@ -6,10 +6,10 @@
 //!
 //! A contract is one function of a [`Lab`] and a case. [`check`] calls it with many cases, in one test against the
 //! engine in this process and in another against a server on this machine. The expected rows follow from
-//! [`case::Query::ids`], so that a new kind of case is a new variant or field in `case.rs`. Their values follow from the
-//! ids, in `lab.rs` and, for the columns of other kinds that each query selects too, in `kinds.rs`. Mixtures of several
-//! queries have cases of their own, in `mixed_case.rs`; the tables of `bad_rows.rs` have damaged bytes. `positions.rs`
-//! checks what needs no lake. Each run draws new cases and damaged rows, unless `PROPTEST_RNG_SEED` is set.
+//! [`case::Query::ids`], so that a new kind of case is a new variant or field in `case.rs`. Their values follow from
+//! the ids, in `lab.rs` and, for the columns of other kinds that each query selects too, in `kinds.rs`. Mixtures of
+//! several queries have cases of their own, in `mixed_case.rs`; the tables of `bad_rows.rs` have damaged bytes.
+//! `positions.rs` checks what needs no lake. Each run draws new cases and damaged rows, unless `PROPTEST_RNG_SEED` is set.
 
 mod bad_rows;
 mod buckets;

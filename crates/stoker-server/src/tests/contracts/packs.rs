@@ -45,8 +45,8 @@ fn packed() -> impl Strategy<Value = Packed> {
     parts.prop_map(|(case, length, resumed, position)| Packed { case, length, resumed, position })
 }
 
-/// Each token is in one pack, beside the other tokens of its row unless these do not fit one pack, and each pack has the
-/// other values of its rows. All ranks, transports and resumes get the same packs at the same positions.
+/// Each token is in one pack, beside the other tokens of its row unless these do not fit one pack, and each pack has
+/// the other values of its rows. All ranks, transports and resumes get the same packs at the same positions.
 async fn packs_have_each_token_once(lab: &Lab, packed: &Packed) -> TestCaseResult {
     let Packed { case, length, resumed, position } = packed;
     let handle = plan(lab.connection(case.num_endpoints), case, *length).await?;
