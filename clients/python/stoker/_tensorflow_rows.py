@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from stoker._batch import Batch
@@ -12,6 +13,7 @@ from stoker._loader_options import check_keys
 from stoker._per_row import PerRow
 from stoker._ragged import Layouts, layouts
 from stoker._stream_info import StreamInfo
+from stoker._tensorflow_columns import tensor
 
 __all__ = ["TensorFlowRows"]
 
@@ -49,4 +51,4 @@ class TensorFlowRows:
         if self._valid_key is not None:
             values[self._valid_key] = batch.valid
         made = self._transform.batch(values, batch)
-        return [tf.convert_to_tensor(made[key], spec.dtype) for key, spec in zip(self._keys, self.specs, strict=True)]
+        return [tensor(np.asarray(made[key]), spec) for key, spec in zip(self._keys, self.specs, strict=True)]

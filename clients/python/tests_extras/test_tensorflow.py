@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -153,3 +155,16 @@ def test_token_ids_are_ragged_or_of_one_length(lake: stoker.Lake) -> None:
     assert dataset.element_spec["name"] == tf.TensorSpec((None, 3), tf.int32)
     assert dataset.element_spec["name_mask"] == tf.TensorSpec((None, 3), tf.bool)
     assert sum(len(batch["name_length"]) for batch in dataset) == NUM_ROWS
+
+
+def test_tensors_share_the_memory_of_batches_and_keep_it(tmp_path: Path) -> None:
+    rows = np.arange(24, dtype=np.float32)[:, None] + np.arange(8_192, dtype=np.float32) / 8_192
+    lake = stoker.connect(str(tmp_path))
+    lake.create_table("wide", {"id": np.arange(24), "x": rows})
+    query = lake.sql("SELECT id, x FROM wide")
+    batches = list(query.tensorflow(batch_size=8, seed=1))
+    list(query.tensorflow(batch_size=8, seed=2))  # takes memory that the batches before have given back
+    for batch in batches:
+        np.testing.assert_array_equal(batch["x"].numpy(), rows[batch["id"].numpy()])
+        doubled = batch["x"] * 2.0
+        np.testing.assert_array_equal(batch["x"].numpy() * 2, doubled.numpy())
