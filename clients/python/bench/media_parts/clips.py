@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +22,9 @@ _NOISE = 16
 
 def pairs(folder: Path, bucket: str, endpoint: Callable[[], str], divisor: int) -> Iterator[Pair]:
     """Yields the pair: a clip of each video, read through the server of ``folder`` by new connections."""
-    # The table has an index of each video, by which a clip is read alone.
-    has_index = "videos" in inspect.signature(stoker.Lake.create_table).parameters
     lake = stoker.connect(str(folder / bucket / "lake"))
-    options = {"videos": ["video"]} if has_index else {}
+    # The table has an index of each video, by which a clip is read alone.
+    options = {"videos": ["video"]}
     made = lambda row: [h264(row % CAMERAS, _NOISE)]  # noqa: E731
     files = Files(lake, "clips", ["video"], max(128 // divisor, 8), made, options)
 
