@@ -155,15 +155,13 @@ def test_a_resume_inside_an_epoch_on_other_ranks_is_exact(place: stoker.Lake) ->
     assert [batch["id"].tolist() for batch in resumed] == expected[21:]
     with pytest.raises(stoker.InvalidRequestError, match="batch_size is 2, but each batch of a rank is one bucket"):
         place.resume(state, batch_size=2)
-    with pytest.raises(
-        stoker.StateMismatchError, match="bucket: the state has 256 tokens by tokens, the stream has none"
-    ):
+    with pytest.raises(stoker.StateMismatchError, match=r"rows: the state has [0-9]+, the stream has 600"):
         place.sql(QUERY).stream(batch_size=8, seed=5).load_state_dict(state)
 
 
 def test_torch_trains_on_buckets(place: stoker.Lake) -> None:
     torch = pytest.importorskip("torch")
-    ragged = {"tokens": stoker.Pad(multiple=8, fill=-1, lengths="lengths")}
+    ragged = {"tokens": stoker.Pad(multiple=8, value=-1, lengths="lengths")}
     query = place.sql("SELECT id, tokens FROM texts WHERE tokens IS NOT NULL")
     loader = query.torch(seed=1, bucket=bucket(multiple=8), ragged=ragged)
     found: list[int] = []
@@ -195,7 +193,8 @@ def test_numpy_and_transforms_get_rows(place: stoker.Lake) -> None:
                 transform=stoker.PerRow(noisy, seeded=True),
                 **options,
             )
-            for batch in loader:
+            # The last batch of some ranks has no bucket.
+            for batch in filter(None, loader):
                 found |= dict(zip(batch["id"].tolist(), batch["noise"].tolist(), strict=True))
         return found
 
@@ -269,7 +268,7 @@ def test_buckets_that_cannot_be_are_refused(place: stoker.Lake) -> None:
         ("max_tokens is 0; it must be a whole number from 1", {"column": "tokens", "max_tokens": 0}),
         ("max_rows is 0; it must be", {"column": "tokens", "max_tokens": 8, "max_rows": 0}),
         ("multiple is 9; it must be", {"column": "tokens", "max_tokens": 8, "multiple": 9}),
-        ("column is ''", {"column": "", "max_tokens": 8}),
+        ("column is a int", {"column": 7, "max_tokens": 8}),
     ]:
         with pytest.raises(stoker.InvalidRequestError, match=match):
             stoker.Bucket(**arguments)

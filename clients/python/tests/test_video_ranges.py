@@ -202,7 +202,7 @@ def test_a_damaged_frame_is_found(tmp_path: Path, is_wanted: bool) -> None:
     if not is_wanted:
         assert len(clips(query.stream(**options))) == 8
         return
-    with pytest.raises(stoker.DataCorruptError, match=r"t version 1"):
+    with pytest.raises(stoker.DataCorruptError, match=r"of t@1 is bad: the checksum of column video"):
         clips(query.stream(**options))
     seen: dict[int, list[int]] = {}
     for world_size in (1, 2):
