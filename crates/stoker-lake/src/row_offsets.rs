@@ -32,7 +32,11 @@ const FILES_IN_FLIGHT: usize = 4;
 /// The maximum width of an offset, in bytes.
 const OFFSET_BYTES_MAX: u64 = 8;
 
-/// The part of a column of variable width in one fragment, whose values are stored as plain bytes, row after row.
+/// The bytes before the only value of a page of large binary values: the number of its two buffers, their lengths, and the
+/// two offsets of 64 bits (lance-arrow 14.0.2, `scalar.rs`, `encode_scalar_value_buffer`).
+const CONSTANT_HEAD_BYTES: u64 = 4 + 2 * 4 + 2 * 8;
+
+/// The part of a column of large binary values in one fragment, whose values are stored as plain bytes, row after row.
 #[derive(Debug)]
 pub struct ValueFile {
     /// The reader of the data file.
@@ -48,7 +52,8 @@ pub struct ValuePage {
     pub rows: Range<u64>,
     /// The range of the file with the values.
     values: Range<u64>,
-    /// The offset in the file at which it says where the rows begin, and the bytes of each of these numbers.
+    /// The offset in the file at which it says where the rows begin, and the bytes of each of these numbers. Both are zero
+    /// in a page whose rows have one value, or are null.
     begins: u64,
     width: u64,
     /// The bytes before a value: a mark of rows that are not null, in pages with nulls, and the length.
@@ -64,6 +69,11 @@ impl ValueFile {
 }
 
 impl ValuePage {
+    /// Returns whether all rows of the page have one value, or are null, so that [`ValuePage::value`] needs no bytes.
+    pub fn is_constant(&self) -> bool {
+        self.width == 0
+    }
+
     /// Returns the range of the file that says where some rows of the page begin and end.
     pub fn begins_of(&self, rows: Range<u64>) -> Range<u64> {
         let at = |row: u64| self.begins + row.saturating_sub(self.rows.start) * self.width;
@@ -73,6 +83,9 @@ impl ValuePage {
     /// Returns the range of the file with the value of the row with number `row` among those whose
     /// [`ValuePage::begins_of`] are `stored`. `None` for a null, and for numbers that are damaged.
     pub fn value(&self, stored: &[u8], row: u64) -> Option<Range<u64>> {
+        if self.is_constant() {
+            return (!self.values.is_empty()).then(|| self.values.clone());
+        }
         let width = to_usize(self.width);
         let at = to_usize(row).checked_mul(width)?;
         let begin = number(stored.get(at..)?.get(..width)?);
@@ -181,7 +194,9 @@ fn value_page(page: &PageInfo, first_row: u64) -> Result<ValuePage, Obstacle> {
     let PageEncoding::Structural(layout) = &page.encoding else { return Err(Obstacle::OtherEncoding) };
     let zip = match &layout.layout {
         Some(Layout::FullZipLayout(zip)) => zip,
-        Some(Layout::ConstantLayout(_)) => return Err(Obstacle::OnlyNulls),
+        Some(Layout::ConstantLayout(constant)) if constant.inline_value.is_none() => {
+            return constant_page(page, first_row);
+        }
         _ => return Err(Obstacle::NotRowByRow),
     };
     if zip.bits_rep != 0 || zip.bits_def > 8 {
@@ -198,6 +213,21 @@ fn value_page(page: &PageInfo, first_row: u64) -> Result<ValuePage, Obstacle> {
     let values = start..start.checked_add(length).ok_or(Obstacle::PageSize)?;
     let head = u64::from(bits / 8) + u64::from(zip.bits_def > 0);
     Ok(ValuePage { rows: first_row..end, values, begins, width, head })
+}
+
+/// Returns where the value lies that all rows of a page have: a page of one row has no list of its rows. Pages of nulls have
+/// no value.
+fn constant_page(page: &PageInfo, first_row: u64) -> Result<ValuePage, Obstacle> {
+    let end = first_row.checked_add(page.num_rows).ok_or(Obstacle::RowsWithoutPages)?;
+    let values = match *page.buffer_offsets_and_sizes {
+        [(start, length)] => {
+            let end = start.checked_add(length).ok_or(Obstacle::PageSize)?;
+            let start = start.checked_add(CONSTANT_HEAD_BYTES).filter(|start| *start <= end);
+            start.ok_or(Obstacle::PageSize)?..end
+        }
+        _ => 0..0,
+    };
+    Ok(ValuePage { rows: first_row..end, values, begins: 0, width: 0, head: 0 })
 }
 
 /// Returns whether values of variable width are stored as they are.
@@ -282,5 +312,9 @@ mod tests {
         assert_eq!(page.value(&stored[4..], 0), None);
         assert_eq!(page.value(&stored, 3), None);
         assert_eq!(page.value(&stored, u64::MAX), None);
+        let one = ValuePage { rows: 10..11, values: 1_028..1_900, begins: 0, width: 0, head: 0 };
+        assert_eq!((one.is_constant(), one.value(&[], 0)), (true, Some(1_028..1_900)));
+        let nulls = ValuePage { rows: 10..13, values: 0..0, ..one };
+        assert_eq!((nulls.begins_of(10..13), nulls.value(&[], 1)), (0..0, None));
     }
 }

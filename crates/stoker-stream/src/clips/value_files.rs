@@ -68,6 +68,9 @@ impl PlacedFile {
     async fn value(&self, row: u64, scan: &ChunkScan) -> Result<Option<Range<u64>>> {
         let Some(number) = self.file.page_of(row) else { return Ok(None) };
         let (Some(page), Some(list)) = (self.file.pages.get(number), self.lists.get(number)) else { return Ok(None) };
+        if page.is_constant() {
+            return Ok(page.value(&[], 0));
+        }
         let all = page.begins_of(page.rows.clone());
         let read = |range| scan.read_range(&self.file.reader, range, Freshness::Any);
         if all.end - all.start > LIST_BYTES_MAX {
