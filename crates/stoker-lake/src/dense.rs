@@ -29,8 +29,8 @@ use crate::precheck::type_conflict;
 use crate::row_id_set::fragment_id;
 use crate::{Error, RangeReader, Result, Table};
 
-/// The maximum number of columns whose page tables, or whose checksums, a lake keeps in memory.
-pub(crate) const CACHE_ENTRIES_MAX: usize = 256;
+/// The maximum number of columns of which a cache keeps what is known.
+const CACHE_ENTRIES_MAX: usize = 256;
 
 /// The maximum number of footers that are read at the same time.
 pub(crate) const FOOTERS_IN_FLIGHT: usize = 16;
@@ -109,21 +109,26 @@ pub(crate) type FoundFile = Result<(DataFile, Arc<CachedFileMetadata>, usize), O
 /// A table that was dropped and created again may have the same versions, but it has other transaction files.
 pub(crate) type ColumnKey = (String, u64, String);
 
-/// The results of [`Table::dense_column`], in memory.
-#[derive(Default)]
-pub(crate) struct DenseCache(Mutex<HashMap<ColumnKey, DenseProbe>>);
+/// What is known about the columns of versions of tables, in memory.
+pub(crate) struct ColumnCache<T>(Mutex<HashMap<ColumnKey, T>>);
 
-impl DenseCache {
-    pub fn get(&self, key: &ColumnKey) -> Option<DenseProbe> {
+impl<T> Default for ColumnCache<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> ColumnCache<T> {
+    pub fn get(&self, key: &ColumnKey) -> Option<T> {
         self.0.lock().get(key).cloned()
     }
 
-    fn insert(&self, key: ColumnKey, probe: DenseProbe) {
+    pub fn insert(&self, key: ColumnKey, known: T) {
         let mut cache = self.0.lock();
         if cache.len() >= CACHE_ENTRIES_MAX {
             cache.clear();
         }
-        cache.insert(key, probe);
+        cache.insert(key, known);
     }
 }
 
@@ -200,18 +205,8 @@ impl Table {
             Ok(found) => found,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
-        let num_rows = metadata.num_rows;
-        if fragment.metadata().physical_rows.is_some_and(|rows| rows as u64 != num_rows) {
-            let rows = fragment.metadata().physical_rows.unwrap_or_default();
-            return Err(self.footer_error(&data_file, format!("{rows} rows were expected, not {num_rows}")));
-        }
-        let pages = &metadata.column_infos[index].page_infos;
-        if !have_rows(pages, num_rows) {
-            return Err(self.footer_error(&data_file, format!("the pages of {column} do not have {num_rows} rows")));
-        }
-        if let Some(reason) = misplaced(&metadata) {
-            return Err(self.footer_error(&data_file, reason));
-        }
+        self.check_pages(fragment, &data_file, &metadata, index, column)?;
+        let (pages, num_rows) = (&metadata.column_infos[index].page_infos, metadata.num_rows);
         let runs = match runs(pages, num_rows, row_bytes) {
             Ok(runs) => runs,
             Err(obstacle) => return Ok(Err(obstacle)),
@@ -224,8 +219,32 @@ impl Table {
         Ok(Ok((DenseFile { reader, runs, num_rows, row_bytes }, checksums)))
     }
 
+    /// Checks that the pages of a column, which has this index in a file, have the rows of the fragment, and that all pages
+    /// of the file can lie where its page tables say.
+    ///
+    /// # Errors
+    /// `DataCorrupt`.
+    pub(crate) fn check_pages(
+        &self,
+        fragment: &FileFragment,
+        file: &DataFile,
+        metadata: &CachedFileMetadata,
+        index: usize,
+        column: &str,
+    ) -> Result<()> {
+        let num_rows = metadata.num_rows;
+        let reason = match fragment.metadata().physical_rows {
+            Some(rows) if rows as u64 != num_rows => Some(format!("{rows} rows were expected, not {num_rows}")),
+            _ if !have_rows(&metadata.column_infos[index].page_infos, num_rows) => {
+                Some(format!("the pages of {column} do not have {num_rows} rows"))
+            }
+            _ => misplaced(metadata),
+        };
+        reason.map_or(Ok(()), |reason| Err(self.footer_error(file, reason)))
+    }
+
     /// The error for a data file with damaged metadata.
-    pub(crate) fn footer_error(&self, file: &DataFile, reason: String) -> Error {
+    fn footer_error(&self, file: &DataFile, reason: String) -> Error {
         let attempted = format!("reading the footer of {} in table {}", file.path, self.snapshot());
         Error::DataCorrupt { attempted, reason }
     }

@@ -20,17 +20,16 @@ use stoker_types::{ErrorKind, MAIN_BRANCH, Snapshot, SnapshotRef, TableName, Tag
 use crate::again::again;
 use crate::checksums::ChecksumCache;
 use crate::damage::{caught, opening_error};
-use crate::dense::DenseCache;
+use crate::dense::{ColumnCache, DenseProbe};
 use crate::direct::direct_store;
 use crate::error::interpret;
 use crate::footer::Checked;
 use crate::holds::Holds;
 use crate::lance_stores::{checked_registry, wrapper};
-use crate::lists::ListCache;
+use crate::lists::ListColumn;
 use crate::newest::{Found, NewestTables};
 use crate::objects::FOLDER;
 use crate::probes::MeasuredIndexes;
-use crate::survey::BlobSizes;
 use crate::{Error, Objects, Result, StorageOptions, Table, WriteAllowance};
 
 /// The maximum number of listings in flight at once.
@@ -64,10 +63,12 @@ pub(crate) struct LakeInner {
     /// The circuit breaker that all requests to a remote store pass.
     pub breaker: Arc<Breaker>,
     pub base: Path,
-    pub dense: DenseCache,
-    pub lists: ListCache,
+    pub dense: ColumnCache<DenseProbe>,
+    /// The columns of lists. A column that Lance decodes has `None`.
+    pub lists: ColumnCache<Option<Arc<ListColumn>>>,
     pub checksums: ChecksumCache,
-    pub blob_sizes: BlobSizes,
+    /// The average sizes of the values of blob columns.
+    pub blob_sizes: ColumnCache<Option<u64>>,
     pub checked: Checked,
     pub atomic_create: AtomicCreate,
     /// Held while a commit of this process searches for its idempotency key and commits.
@@ -132,7 +133,7 @@ impl LakeStore {
             Some(endpoint) if uri.starts_with("s3://") => format!("{uri} at {}", without_secrets(endpoint)).into(),
             _ => uri.as_str().into(),
         };
-        let (dense, checksums, checked) = (DenseCache::default(), ChecksumCache::default(), Checked::default());
+        let (dense, checksums, checked) = (ColumnCache::default(), ChecksumCache::default(), Checked::default());
         let committing = tokio::sync::Mutex::default();
         let direct = direct_store(&uri, &params, breaker.clone()).await;
         let opening_deadline = options.opening_deadline().filter(|_| is_remote(&uri));
@@ -146,9 +147,9 @@ impl LakeStore {
             breaker,
             base,
             dense,
-            lists: ListCache::default(),
+            lists: ColumnCache::default(),
             checksums,
-            blob_sizes: BlobSizes::default(),
+            blob_sizes: ColumnCache::default(),
             checked,
             atomic_create: AtomicCreate::new(interpret),
             committing,

@@ -18,10 +18,10 @@ use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use stoker_batch::BufferPool;
-use stoker_pages::{BadPage, ListChunks, ListPage, PageRows, gather_lists, have_rows, misplaced};
+use stoker_pages::{BadPage, ListChunks, ListPage, PageRows, gather_lists};
 use stoker_types::to_usize;
 
-use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
+use crate::dense::FOOTERS_IN_FLIGHT;
 use crate::row_id_set::{fragment_id, row_offset};
 use crate::{Error, Result, Table};
 
@@ -31,7 +31,7 @@ const LOCAL_GAP: u64 = 16 << 10;
 /// The largest distance between two ranges of a remote file that are read together, in bytes.
 const REMOTE_GAP: u64 = 128 << 10;
 
-/// The length of a read of a local file up to which the calling task reads it itself, where the page cache has it.
+/// The largest read of a local file. The memory of larger ones would be new memory, whose pages are cleared.
 const LOCAL_READ_MAX: u64 = 128 << 10;
 
 /// The largest read of a remote file.
@@ -40,7 +40,8 @@ const REMOTE_READ_MAX: u64 = 8 << 20;
 /// The number of ranges of a column that are read at the same time.
 const READS_IN_FLIGHT: usize = 16;
 
-/// The bytes of indexes of chunks that are kept for each column. The index of a page takes about a thousandth of it.
+/// The bytes of indexes of chunks that are kept for each column. The index of a page takes nine bytes for
+/// each chunk.
 const INDEX_BYTES_MAX: usize = 64 << 20;
 
 /// The pages of a column of lists, in all fragments.
@@ -81,10 +82,6 @@ impl KeptIndexes {
     }
 }
 
-/// The results of [`Table::list_column`], in memory. A column that Lance reads has `None`.
-#[derive(Default)]
-pub(crate) struct ListCache(Mutex<HashMap<ColumnKey, Option<Arc<ListColumn>>>>);
-
 /// Wanted rows of a page.
 struct WantedRows<'a> {
     path: &'a Path,
@@ -105,14 +102,10 @@ impl Table {
         let Some(width) = schema.field_with_name(column).ok().and_then(number_width) else { return Ok(None) };
         let key = self.column_key(column);
         let cache = &self.lake().inner.lists;
-        if let Some(known) = cache.0.lock().get(&key) {
-            return Ok(known.clone());
+        if let Some(known) = cache.get(&key) {
+            return Ok(known);
         }
         let found = self.find_lists(column, width).await?;
-        let mut cache = cache.0.lock();
-        if cache.len() >= CACHE_ENTRIES_MAX {
-            cache.clear();
-        }
         cache.insert(key, found.clone());
         Ok(found)
     }
@@ -128,7 +121,7 @@ impl Table {
                 let scheduler = scheduler.clone();
                 async move {
                     let id = fragment_id(fragment.id() as u64);
-                    Ok::<_, Error>((id, self.list_file(&scheduler, &fragment, item, width).await?))
+                    Ok::<_, Error>((id, self.list_file(&scheduler, &fragment, column, item, width).await?))
                 }
             })
             .buffered(FOOTERS_IN_FLIGHT);
@@ -150,6 +143,7 @@ impl Table {
         &self,
         scheduler: &Arc<ScanScheduler>,
         fragment: &FileFragment,
+        column: &str,
         field_id: i32,
         width: usize,
     ) -> Result<Result<ListFile, String>> {
@@ -157,13 +151,8 @@ impl Table {
             Ok(found) => found,
             Err(obstacle) => return Ok(Err(obstacle.to_string())),
         };
+        self.check_pages(fragment, &file, &metadata, index, column)?;
         let pages = &metadata.column_infos[index].page_infos;
-        if !have_rows(pages, metadata.num_rows) {
-            return Err(self.footer_error(&file, format!("the pages of lists do not have {} rows", metadata.num_rows)));
-        }
-        if let Some(reason) = misplaced(&metadata) {
-            return Err(self.footer_error(&file, reason));
-        }
         let Some(path) = self.data_file(&file) else { return Ok(Err("its file lies elsewhere".into())) };
         let mut found = Vec::with_capacity(pages.len());
         let mut row = 0;

@@ -18,7 +18,7 @@ use lance_encoding::format::metadata::{
     CompressiveEncoding, compressive_encoding::Compression, full_zip_layout::Details, page_layout::Layout,
 };
 use lance_table::format::Fragment;
-use stoker_pages::{have_rows, misplaced};
+use stoker_pages::little_endian;
 use stoker_types::to_usize;
 
 use crate::{Error, Obstacle, RangeReader, Result, Table};
@@ -88,8 +88,8 @@ impl ValuePage {
         }
         let width = to_usize(self.width);
         let at = to_usize(row).checked_mul(width)?;
-        let begin = number(stored.get(at..)?.get(..width)?);
-        let end = number(stored.get(at + width..)?.get(..width)?);
+        let begin = little_endian(stored.get(at..)?.get(..width)?);
+        let end = little_endian(stored.get(at + width..)?.get(..width)?);
         let (start, end) = (begin.checked_add(self.head)?, self.values.start.checked_add(end)?);
         let start = self.values.start.checked_add(start)?;
         (start <= end && end <= self.values.end).then_some(start..end)
@@ -113,15 +113,9 @@ impl Table {
             Ok(found) => found,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
+        self.check_pages(&found, &file, &metadata, index, column)?;
         let pages = &metadata.column_infos[index].page_infos;
         let reader = self.store_reader(&file, metadata.file_size_bytes);
-        let wrong = match have_rows(pages, metadata.num_rows) {
-            true => misplaced(&metadata),
-            false => Some(format!("the pages of {column} do not have {} rows", metadata.num_rows)),
-        };
-        if let Some(reason) = wrong {
-            return Err(Error::DataCorrupt { attempted: format!("reading the footer of {}", reader.place()), reason });
-        }
         let mut values = Vec::with_capacity(pages.len());
         let mut row = 0;
         for page in pages.iter() {
@@ -239,11 +233,6 @@ fn is_plain(encoding: Option<&CompressiveEncoding>) -> bool {
     variable.values.is_none() && matches!(offsets, Some(Compression::Flat(flat)) if flat.data.is_none())
 }
 
-/// Reads a number from its bytes, the lowest first.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 /// Checks the offsets of one page, if it has any.
 fn check_page(reader: &RangeReader, page: &PageInfo) -> Result<()> {
     let PageEncoding::Structural(layout) = &page.encoding else { return Ok(()) };
@@ -279,7 +268,7 @@ fn bytes_at(mut file: &File, offset: u64, length: usize) -> std::io::Result<Vec<
 fn flaw(stored: &[u8], width: usize, values_bytes: u64) -> Option<String> {
     let mut before = 0;
     for (row, bytes) in stored.chunks_exact(width).enumerate() {
-        let offset = number(bytes);
+        let offset = little_endian(bytes);
         if offset < before || offset > values_bytes {
             return Some(format!("row {row} of a page begins at {offset}, after {before}, of {values_bytes} bytes"));
         }

@@ -1,6 +1,5 @@
 //! Reads what the footers of a table's data files say about its columns.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::Field;
@@ -12,13 +11,12 @@ use lance_encoding::format::metadata::{
 };
 use lance_file::reader::CachedFileMetadata;
 use lance_io::scheduler::ScanScheduler;
-use parking_lot::Mutex;
 use stoker_columns::{fixed_row_bytes, is_blob};
 use stoker_store::sectors::is_checked_name;
 use stoker_types::to_usize;
 
 use crate::blobs::Descriptors;
-use crate::dense::{ColumnKey, FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
+use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
 use crate::obstacle::Obstacle;
 use crate::row_id_set::fragment_id;
 use crate::{Error, Result, Table};
@@ -31,13 +29,6 @@ const GAP_BYTES: u64 = 8 << 10;
 
 /// The most fragments, and the most rows in each, whose descriptors tell how large the values of a blob column are.
 const SAMPLED: u64 = 16;
-
-/// The most columns of which a lake keeps the average size of a value.
-const SIZES_MAX: usize = 1 << 12;
-
-/// The average sizes of the values of blob columns.
-#[derive(Default)]
-pub(crate) struct BlobSizes(Mutex<HashMap<ColumnKey, Option<u64>>>);
 
 /// What the footers of its files say about one column of a table.
 #[derive(Clone, Debug)]
@@ -162,8 +153,9 @@ impl Table {
     /// `None` if the table has none of them.
     async fn blob_bytes_per_row(&self, column: &str) -> Result<Option<u64>> {
         let key = self.column_key(column);
-        if let Some(known) = self.lake().inner.blob_sizes.0.lock().get(&key) {
-            return Ok(*known);
+        let cache = &self.lake().inner.blob_sizes;
+        if let Some(known) = cache.get(&key) {
+            return Ok(known);
         }
         let fragments: Vec<_> = self.fragments().into_iter().filter(|fragment| fragment.num_rows > 0).collect();
         let mut row_addrs: Vec<u64> = Vec::new();
@@ -176,11 +168,7 @@ impl Table {
         let descriptors = batch.columns().first().and_then(Descriptors::of);
         let num_rows = batch.num_rows() as u64;
         let average = descriptors.filter(|_| num_rows > 0).map(|found| found.num_bytes().div_ceil(num_rows));
-        let mut sizes = self.lake().inner.blob_sizes.0.lock();
-        if sizes.len() >= SIZES_MAX {
-            sizes.clear();
-        }
-        sizes.insert(key, average);
+        cache.insert(key, average);
         Ok(average)
     }
 

@@ -9,7 +9,7 @@ use lance_encoding::compression::BlockDecompressor;
 use lance_encoding::data::DataBlock;
 
 use crate::error::Result;
-use crate::{BadPage, ListPage};
+use crate::{BadPage, ListPage, little_endian};
 
 /// The alignment of the parts of a chunk.
 const ALIGNMENT: usize = 8;
@@ -98,7 +98,7 @@ impl Parts<'_> {
     fn number(&mut self, width: usize) -> Result<u64> {
         let bytes = self.chunk.get(self.at..self.at + width).ok_or_else(|| self.short())?;
         self.at += width;
-        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Ok(little_endian(bytes))
     }
 
     fn align(&mut self) {

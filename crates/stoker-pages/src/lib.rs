@@ -31,6 +31,11 @@ pub use list_chunks::ListChunks;
 pub use list_page::ListPage;
 pub use lists::{PageRows, gather_lists};
 
+/// Reads a number of at most eight bytes, the lowest first.
+pub fn little_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::{BadPage, ListPage};
+use crate::{BadPage, ListPage, little_endian};
 
 /// The unit of the lengths of chunks, in bytes.
 const UNIT: u64 = 8;
@@ -45,7 +45,7 @@ impl ListChunks {
         for (number, (size, counts)) in sizes.chunks_exact(word).zip(row_counts.chunks_exact(16)).enumerate() {
             byte_starts.push(narrow(bytes)?);
             row_starts.push(narrow(rows)?);
-            let size = size.iter().rev().fold(0u64, |size, byte| size << 8 | u64::from(*byte));
+            let size = little_endian(size);
             bytes = bytes.saturating_add((size >> 4).saturating_add(1).saturating_mul(UNIT));
             let is_last = number + 1 == num_chunks;
             let log = u8::try_from(size & 0xf).unwrap_or_default();
@@ -54,10 +54,10 @@ impl ListChunks {
             }
             let (ended, left) = counts.split_at(8);
             let continues = left.iter().any(|byte| *byte != 0);
-            let begun = number_of(ended).checked_add(u64::from(continues));
+            let begun = little_endian(ended).checked_add(u64::from(continues));
             let begun = begun.and_then(|begun| begun.checked_sub(u64::from(continued)));
             rows = begun.and_then(|begun| begun.checked_add(rows)).ok_or_else(|| {
-                BadPage::new(format!("in chunk {number}, {} rows end, and one begins earlier", number_of(ended)))
+                BadPage::new(format!("in chunk {number}, {} rows end, and one begins earlier", little_endian(ended)))
             })?;
             continued = continues;
             marks.push(log | if continues { CONTINUES } else { 0 });
@@ -133,10 +133,6 @@ impl ListChunks {
             _ => u64::from(self.last_items),
         }
     }
-}
-
-fn number_of(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn narrow(number: u64) -> Result<u32> {

@@ -33,7 +33,7 @@ pub struct ListPage {
     row_counts: Range<u64>,
 }
 
-/// The most buffers of values in a chunk. Lance's compressions make at most three.
+/// The most buffers of values in a chunk. Pages with more are left to Lance.
 const VALUE_BUFFERS_MAX: u64 = 8;
 
 impl ListPage {

@@ -1,18 +1,16 @@
 //! The lookup of checksums in the footers of a column's data files.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lance_file::reader::CachedFileMetadata;
 use lance_table::format::DataFile;
-use parking_lot::Mutex;
 use stoker_columns::is_heavy;
 use stoker_store::SegmentCache;
 
 use super::directory::{Described, Misfit, offset_of};
 use super::{Checksums, FileChecksums};
-use crate::dense::{CACHE_ENTRIES_MAX, ColumnKey, FOOTERS_IN_FLIGHT};
+use crate::dense::{ColumnCache, FOOTERS_IN_FLIGHT};
 use crate::row_id_set::fragment_id;
 use crate::{DenseProbe, Error, RangeReader, Result, Table};
 
@@ -21,14 +19,14 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// The checksums of a lake's tables, as far as they are known.
 pub(crate) struct ChecksumCache {
-    columns: Mutex<HashMap<ColumnKey, Option<Arc<Checksums>>>>,
+    columns: ColumnCache<Option<Arc<Checksums>>>,
     /// The segments of all columns, in one cache.
     pub segments: Arc<SegmentCache>,
 }
 
 impl Default for ChecksumCache {
     fn default() -> Self {
-        Self { columns: Mutex::default(), segments: Arc::new(SegmentCache::new(CACHE_BYTES)) }
+        Self { columns: ColumnCache::default(), segments: Arc::new(SegmentCache::new(CACHE_BYTES)) }
     }
 }
 
@@ -46,15 +44,11 @@ impl Table {
         if let Some(DenseProbe::Dense(dense)) = inner.dense.get(&key) {
             return Ok(dense.checksums.clone());
         }
-        if let Some(found) = inner.checksums.columns.lock().get(&key) {
-            return Ok(found.clone());
+        if let Some(found) = inner.checksums.columns.get(&key) {
+            return Ok(found);
         }
         let found = self.find_checksums(column).await?.map(Arc::new);
-        let mut columns = inner.checksums.columns.lock();
-        if columns.len() >= CACHE_ENTRIES_MAX {
-            columns.clear();
-        }
-        columns.insert(key, found.clone());
+        inner.checksums.columns.insert(key, found.clone());
         Ok(found)
     }
 
