@@ -31,8 +31,8 @@ pub struct PageRows {
 /// Returns rows of several pages as one array of a list type. Without `places`, it has the rows of the pages one after the
 /// other; with `places`, it has at each index the row with that number among all of these rows.
 ///
-/// The memory of the numbers comes from `pool` if there is one. It takes no more bytes than the rows have. While it is made, twenty bytes are needed for each run of
-/// numbers: one for each row, and one more where a chunk begins within a row.
+/// The memory of the numbers comes from `pool` if there is one. It takes no more bytes than the rows have. While it is made, a run of
+/// numbers takes 24 bytes: there is one for each row, and one more where a chunk begins within a row.
 ///
 /// # Errors
 /// [`BadPage`] for damaged chunks, and for more than 2^31 numbers in lists with offsets of 32 bits.
@@ -49,6 +49,9 @@ pub fn gather_lists(
     };
     catch_panic(gather, BadPage::new)
 }
+
+/// The number of levels that are passed over together.
+const LEVELS_AT_ONCE: usize = 32;
 
 /// Successive numbers of a row.
 struct ValueRun {
@@ -110,7 +113,7 @@ impl<'a> Runs<'a> {
             let mut items = 0;
             match &levels.def {
                 None => {
-                    for (item, _) in levels.rep.iter().enumerate().filter(|(_, level)| **level != 0) {
+                    for item in row_begins(&levels.rep) {
                         begin(item, &mut current, &mut start);
                     }
                     items = levels.rep.len();
@@ -151,6 +154,17 @@ impl<'a> Runs<'a> {
             Some((_, row)) => Err(BadPage::new(format!("no chunk of the page has its row {row}"))),
         }
     }
+}
+
+/// Returns the indexes of the levels with which rows begin. Most levels are those of numbers within a row, and are zero:
+/// they are passed over together.
+fn row_begins(levels: &[u16]) -> impl Iterator<Item = usize> {
+    let several = levels.chunks(LEVELS_AT_ONCE).enumerate();
+    let with_rows = several.filter(|(_, levels)| levels.iter().fold(0, |all, level| all | level) != 0);
+    with_rows.flat_map(|(number, levels)| {
+        let begins = levels.iter().enumerate().filter(|(_, level)| **level != 0);
+        begins.map(move |(index, _)| number * LEVELS_AT_ONCE + index)
+    })
 }
 
 /// For each row, the indexes at which the result has it.
