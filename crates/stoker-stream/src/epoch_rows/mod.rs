@@ -22,7 +22,9 @@ use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker_order::DocumentPiece;
-use stoker_types::{BucketOptions, BucketSpec, PackSpec, ShuffleMode, SourceSpec, StreamOptions, WeightSpec};
+use stoker_types::{
+    BucketOptions, BucketSpec, PackOptions, PackSpec, ShuffleMode, SourceSpec, StreamOptions, WeightSpec,
+};
 
 use bucket_columns::BucketColumns;
 use buckets::RowBuckets;
@@ -84,26 +86,27 @@ impl EpochRows {
     ) -> BoxFuture<'a, Result<Self>> {
         let read = async move {
             let is_shuffled = options.shuffle != ShuffleMode::Sequential;
-            match (&options.weight, &options.pack) {
-                (None, None) => Self::in_buckets(source, options.bucket.as_ref(), is_shuffled, seed).await,
-                (Some(column), _) => Ok(Self::Weighted(RowWeights::read(source, column, seed).await?)),
-                (None, Some(pack)) => Ok(Self::Packed(RowPacks::read(source, pack, pack.group_packs(), seed).await?)),
-            }
+            let pack = options.pack.as_ref().map(|pack| (pack, pack.group_packs()));
+            Self::read(source, options.weight.as_deref(), pack, options.bucket.as_ref(), is_shuffled, seed).await
         };
         read.boxed()
     }
 
-    /// Returns the rows in buckets, if there are options for these, and otherwise each row.
-    async fn in_buckets(
+    /// Reads what there are options for. A pack has the number of packs in its groups.
+    async fn read(
         source: &SourcePlan,
-        options: Option<&BucketOptions>,
+        weight: Option<&str>,
+        pack: Option<(&PackOptions, u64)>,
+        bucket: Option<&BucketOptions>,
         is_shuffled: bool,
         seed: u64,
     ) -> Result<Self> {
-        match options {
-            None => Ok(Self::Each),
-            Some(bucket) => Ok(Self::Bucketed(RowBuckets::read(source, bucket, is_shuffled, seed).await?)),
-        }
+        Ok(match (weight, pack, bucket) {
+            (Some(column), ..) => Self::Weighted(RowWeights::read(source, column, seed).await?),
+            (None, Some((options, packs)), _) => Self::Packed(RowPacks::read(source, options, packs, seed).await?),
+            (None, None, Some(options)) => Self::Bucketed(RowBuckets::read(source, options, is_shuffled, seed).await?),
+            (None, None, None) => Self::Each,
+        })
     }
 
     /// Reads what a specification has.
@@ -118,16 +121,10 @@ impl EpochRows {
     ) -> BoxFuture<'a, Result<Result<Self, String>>> {
         let read = async move {
             let is_shuffled = spec.order.mode != ShuffleMode::Sequential;
-            let rows = match (&spec.weight, &spec.pack) {
-                (None, None) => {
-                    let options = spec.bucket.as_ref().map(|bucket| &bucket.options);
-                    Self::in_buckets(source, options, is_shuffled, seed).await?
-                }
-                (Some(weight), _) => Self::Weighted(RowWeights::read(source, &weight.column, seed).await?),
-                (None, Some(pack)) => {
-                    Self::Packed(RowPacks::read(source, &pack.options, pack.group_packs, seed).await?)
-                }
-            };
+            let weight = spec.weight.as_ref().map(|weight| weight.column.as_str());
+            let pack = spec.pack.as_ref().map(|pack| (&pack.options, pack.group_packs));
+            let bucket = spec.bucket.as_ref().map(|bucket| &bucket.options);
+            let rows = Self::read(source, weight, pack, bucket, is_shuffled, seed).await?;
             let is_same = rows.weight() == spec.weight.as_ref()
                 && rows.pack() == spec.pack.as_ref()
                 && rows.bucket() == spec.bucket.as_ref()
