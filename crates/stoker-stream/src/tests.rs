@@ -78,6 +78,16 @@ async fn engine_of(uri: &str, num_rows: i64, width: usize) -> Engine {
     Engine::new(lake, EngineOptions::default())
 }
 
+/// Makes a table of the rows of a batch.
+async fn create(lake: &LakeStore, table: &str, batch: &RecordBatch, options: WriteOptions) {
+    let name = TableName::try_new(table).expect("a name");
+    let mut writer = lake.writer(&name, &batch.schema(), false, options).await.expect("a writer");
+    writer.write(batch).await.expect("written");
+    let schema = writer.schema();
+    let drafts = writer.finish().await.expect("finished");
+    lake.commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+}
+
 async fn plan(engine: &Engine, sql: &str, shuffle: ShuffleMode) -> StreamPlan {
     let (shuffle_window_bytes, block_bytes) = (Some(400 << 10), 8 << 10);
     let options = StreamOptions {

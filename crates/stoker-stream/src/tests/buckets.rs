@@ -38,14 +38,9 @@ async fn texts(uri: &str, num_rows: i64) -> Engine {
             ("name", Arc::new(StringArray::from_iter_values(ids.clone().map(|id| format!("row {id}"))))),
             ("n", Arc::new(Int64Array::from_iter_values(ids.map(|id| length(id) as i64)))),
         ];
-        let name = TableName::try_new(table).expect("a name");
         let batch = RecordBatch::try_from_iter(columns).expect("a batch");
         let options = WriteOptions { rows_per_fragment_max: 450, ..WriteOptions::default() };
-        let mut writer = lake.writer(&name, &batch.schema(), false, options).await.expect("a writer");
-        writer.write(&batch).await.expect("written");
-        let schema = writer.schema();
-        let drafts = writer.finish().await.expect("finished");
-        lake.commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+        create(&lake, table, &batch, options).await;
     }
     Engine::new(lake, EngineOptions::default())
 }

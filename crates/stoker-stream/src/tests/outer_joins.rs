@@ -15,7 +15,6 @@ const DIMENSIONS: usize = 200;
 /// tensor.
 async fn engine_with_u(uri: &str) -> Engine {
     let engine = engine(uri, 30).await;
-    let name = TableName::try_new("u").expect("a name");
     let x = TensorType { element: DataType::UInt8, shape: vec![WIDTH] }.to_field("y");
     let v = TensorType { element: DataType::Float32, shape: vec![DIMENSIONS] }.to_field("v");
     let ids: Vec<i64> = (0..=40).step_by(2).collect();
@@ -34,11 +33,7 @@ async fn engine_with_u(uri: &str) -> Engine {
     ];
     let fields = vec![x, v, Field::new("uid", DataType::Int64, false), Field::new("text", DataType::Utf8, false)];
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch");
-    let mut writer =
-        engine.lake().writer(&name, &batch.schema(), false, WriteOptions::default()).await.expect("a writer");
-    writer.write(&batch).await.expect("written");
-    let (schema, drafts) = (writer.schema(), writer.finish().await.expect("finished"));
-    engine.lake().commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+    create(engine.lake(), "u", &batch, WriteOptions::default()).await;
     engine
 }
 

@@ -21,7 +21,6 @@ fn length(document: i64) -> usize {
 /// number of tokens.
 async fn documents(uri: &str, num_rows: i64) -> Engine {
     let lake = LakeStore::open(uri, &StorageOptions::default()).await.expect("a lake");
-    let name = TableName::try_new("docs").expect("a name");
     let lists = |value: fn(i64, usize) -> i32| {
         let rows = (0..num_rows).map(|id| Some((0..length(id)).map(|at| Some(value(id, at))).collect::<Vec<_>>()));
         ListArray::from_iter_primitive::<Int32Type, _, _>(rows)
@@ -36,11 +35,7 @@ async fn documents(uri: &str, num_rows: i64) -> Engine {
     ];
     let batch = RecordBatch::try_from_iter(columns).expect("a batch");
     let options = WriteOptions { rows_per_fragment_max: 450, ..WriteOptions::default() };
-    let mut writer = lake.writer(&name, &batch.schema(), false, options).await.expect("a writer");
-    writer.write(&batch).await.expect("written");
-    let schema = writer.schema();
-    let drafts = writer.finish().await.expect("finished");
-    lake.commit(&name, &schema, CommitMode::Create, drafts, None).await.expect("committed");
+    create(&lake, "docs", &batch, options).await;
     Engine::new(lake, EngineOptions::default())
 }
 
