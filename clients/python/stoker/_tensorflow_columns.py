@@ -22,9 +22,6 @@ __all__ = ["TensorFlowColumns", "tensor"]
 #: The alignment of memory that TensorFlow takes, in bytes.
 _ALIGNMENT = 64
 
-#: The bytes of an array from which on its memory is shared. TensorFlow copies fewer bytes in the same time.
-_SHARED_BYTES_MIN = 1 << 14
-
 
 class TensorFlowColumns:
     """The tensors of a batch: a flat list, in which a ragged column has two places, its values and its offsets.
@@ -122,10 +119,10 @@ def tensor(values: np.ndarray[Any, Any], spec: Any) -> Any:
 
 
 def _is_shared(values: np.ndarray[Any, Any], spec: Any) -> bool:
-    """Returns whether TensorFlow takes the memory of an array, and whether that takes less time than copying it."""
+    """Returns whether TensorFlow takes the memory of an array."""
     is_number = values.dtype.kind in "iuf" and tf.as_dtype(values.dtype) == spec.dtype
     is_aligned = values.flags.c_contiguous and values.ctypes.data % _ALIGNMENT == 0
-    return is_number and is_aligned and values.nbytes >= _SHARED_BYTES_MIN
+    return is_number and is_aligned and values.size > 0
 
 
 def _writable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
