@@ -153,14 +153,19 @@ def test_bad_sounds_are_bad_rows(
     values = [good if row != 3 else None if damage is None else damage(good) for row in range(8)]
     lake.create_table("t", {"id": np.arange(8), "sound": pa.array(values, pa.large_binary())})
     decode = {"sound": stoker.AudioClip(sample_rate=RATE, seconds=0.5)}
+    check_that_row_3_is_bad(lake, decode, words, num_rows=8)
+
+
+def check_that_row_3_is_bad(lake: stoker.Lake, decode: dict[str, stoker.AudioClip], words: str, num_rows: int) -> None:
+    """Checks that a loop over table ``t`` names the third row, and that another row can be substituted for it."""
     query = lake.sql("SELECT id, sound FROM t")
     pattern = f"column sound, row id 3 of t version 1.*the sound cannot be decoded.*{words}"
     with pytest.raises(stoker.DataCorruptError, match=pattern):
         for _ in query.stream(batch_size=4, shuffle=False, decode=decode):
             pass
     options = {"decode": decode, "bad_rows": "substitute", "max_bad_share": 1}
-    rows = [row for batch in query.stream(batch_size=4, **options) for row in batch["id"].tolist()]
-    assert len(rows) == 8
+    rows = [row for batch in query.stream(batch_size=num_rows // 2, **options) for row in batch["id"].tolist()]
+    assert len(rows) == num_rows
     assert 3 not in rows
 
 
