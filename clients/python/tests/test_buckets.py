@@ -155,8 +155,13 @@ def test_a_resume_inside_an_epoch_on_other_ranks_is_exact(place: stoker.Lake) ->
     assert [batch["id"].tolist() for batch in resumed] == expected[21:]
     with pytest.raises(stoker.InvalidRequestError, match="batch_size is 2, but each batch of a rank is one bucket"):
         place.resume(state, batch_size=2)
-    with pytest.raises(stoker.StateMismatchError, match=r"rows: the state has [0-9]+, the stream has 600"):
+    with pytest.raises(
+        stoker.StateMismatchError, match="bucket: the state has 256 tokens by tokens, the stream has none"
+    ):
         place.sql(QUERY).stream(batch_size=8, seed=5).load_state_dict(state)
+    smaller = stoker.Bucket("tokens", max_tokens=200)
+    with pytest.raises(stoker.StateMismatchError, match="bucket max_tokens: the state has 256, the stream has 200"):
+        place.sql(QUERY).stream(seed=5, bucket=smaller).load_state_dict(state)
 
 
 def test_torch_trains_on_buckets(place: stoker.Lake) -> None:

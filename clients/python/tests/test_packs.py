@@ -111,8 +111,17 @@ def test_a_resume_inside_an_epoch_on_other_ranks_is_exact(place: stoker.Lake) ->
     check_tokens(found)
     (verdict,) = place.verify([stream.receipt() for stream in [*first, *rest]])
     assert (verdict.num_missing, verdict.num_repeated) == (0, 0)
-    with pytest.raises(stoker.StateMismatchError, match="rows: the state has 136, the stream has 400"):
-        place.sql("SELECT id, tokens, mask, n FROM docs").stream(batch_size=8, seed=5).load_state_dict(state)
+    query, longer = place.sql("SELECT id, tokens, mask, n FROM docs"), stoker.Pack("tokens", length=256, lengths="n")
+    for other, words in [
+        (
+            None,
+            "pack: the state has tokens, mask in 128 tokens, padded with -1, lengths in n, the stream has none;",
+        ),
+        (longer, "pack columns: the state has tokens, mask, the stream has tokens; pack length: the state has 128, "),
+    ]:
+        with pytest.raises(stoker.StateMismatchError, match=words):
+            query.stream(batch_size=8, seed=5, pack=other).load_state_dict(state)
+    assert place.resume(state, batch_size=8).num_rows == first[0].num_rows
 
 
 def test_torch_trains_on_packs(place: stoker.Lake) -> None:

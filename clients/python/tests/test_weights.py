@@ -68,8 +68,9 @@ def test_a_resume_on_other_ranks_loses_and_repeats_nothing(place: stoker.Lake) -
     check_times(ids)
     (verdict,) = place.verify([stream.receipt() for stream in [*first, *rest]])
     assert (verdict.num_rows, verdict.num_missing, verdict.num_repeated) == (EPOCH_ROWS, 0, 0)
-    with pytest.raises(stoker.StateMismatchError, match="rows: the state has 112, the stream has 101"):
-        place.sql(QUERY).stream(batch_size=8, seed=5).load_state_dict(state)
+    for other, words in [(None, "the stream has none; plan the stream with the weight"), ("id", "the stream has id;")]:
+        with pytest.raises(stoker.StateMismatchError, match=f"another stream: weight: the state has w, {words}"):
+            place.sql(QUERY).stream(batch_size=8, seed=5, weight=other).load_state_dict(state)
 
 
 def test_loaders_have_as_many_steps_as_the_weights_say(lake: stoker.Lake) -> None:

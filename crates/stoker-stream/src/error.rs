@@ -97,7 +97,11 @@ pub enum Error {
         reason: String,
     },
     /// A run was started with another stream.
-    #[error("run {run_id} was started with another stream: {}", differences.join("; "))]
+    #[error(
+        "run {run_id} was started with another stream: {}; use the options of the run in all its processes, or another \
+         run_id",
+        differences.join("; ")
+    )]
     RunMismatch {
         /// The run.
         run_id: String,

@@ -1,6 +1,6 @@
 //! Errors of parsing and validating the types of this crate.
 
-use crate::{ErrorKind, HasKind};
+use crate::{EpochOptions, ErrorKind, HasKind};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,13 +68,20 @@ impl HasKind for Error {
     }
 }
 
-/// Tells how to continue with the pinned version, if the stream reads another version of a table than the state names.
+/// Tells how to continue, if the stream has other weights, packs or buckets than the state, or reads another version of a
+/// table.
 fn way_out(differences: &[String]) -> &'static str {
-    match differences.iter().any(|line| line.starts_with("snapshots: ")) {
-        true => {
+    let has_options = differences.iter().any(|line| EpochOptions::is_line(line));
+    let has_snapshots = differences.iter().any(|line| line.starts_with("snapshots: "));
+    match (has_options, has_snapshots) {
+        (true, _) => {
+            "; plan the stream with the weight, pack and bucket that the state has, or use lake.resume(state, …), or \
+             `stoker stream --state …` without a query, which take them from the state"
+        }
+        (false, true) => {
             "; to continue with the versions that the state pins, use lake.resume(state, …), or \
              `stoker stream --state …` without a query"
         }
-        false => "",
+        (false, false) => "",
     }
 }

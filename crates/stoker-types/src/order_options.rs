@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::differences::Differences;
 use crate::{Error, Result};
 
 /// The largest number of lanes in a stream.
@@ -136,6 +137,13 @@ impl fmt::Display for OrderOptions {
 }
 
 impl OrderOptions {
+    /// Adds a line for each option that was asked for by itself. The others follow from sizes in bytes and from those of
+    /// rows.
+    pub(crate) fn compare_asked(&self, other: &Self, found: &mut Differences<'_>) {
+        found.check("shuffle", self.mode.as_str(), other.mode.as_str());
+        found.check("num_lanes", self.num_lanes, other.num_lanes);
+    }
+
     /// Returns the version of the order's definition.
     pub fn version(&self) -> u32 {
         self.mixing.version()

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::differences::Differences;
 use crate::pack_options::GROUP_PACKS_MAX;
 use crate::{
-    BucketOptions, Digest, DigestBuilder, Error, MixtureSpec, OrderOptions, PackOptions, ParamValue, Result, Snapshot,
+    BucketOptions, Digest, DigestBuilder, EpochOptions, Error, MixtureSpec, OrderOptions, PackOptions, ParamValue,
+    Result, Snapshot,
 };
 
 /// The version of the specification document.
@@ -118,21 +120,6 @@ impl SourceSpec {
         let packed = self.pack.as_ref().map(|pack| pack.num_rows);
         let grouped = packed.or(self.bucket.as_ref().map(|bucket| bucket.num_rows));
         self.weight.as_ref().map(|weight| weight.num_rows).or(grouped).unwrap_or(self.num_rows)
-    }
-
-    /// Returns the options of packs as text.
-    fn packing(&self) -> String {
-        self.pack.as_ref().map_or_else(|| "none".into(), |pack| pack.options.to_string())
-    }
-
-    /// Returns the options of buckets as text.
-    fn bucketing(&self) -> String {
-        self.bucket.as_ref().map_or_else(|| "none".into(), |bucket| bucket.options.to_string())
-    }
-
-    /// Returns the column of the weights as text.
-    fn weight_column(&self) -> &str {
-        self.weight.as_ref().map_or("none", |weight| weight.column.as_str())
     }
 }
 
@@ -296,29 +283,32 @@ impl StreamSpec {
     /// Returns one line for each field in which `self` and `other` differ. `names` are the names of the two in these
     /// lines, for example `the state` and `the stream`.
     pub fn differences(&self, other: &StreamSpec, names: (&str, &str)) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut check = |name: &str, mine: String, theirs: String| {
-            if mine != theirs {
-                lines.push(format!("{name}: {} has {mine}, {} has {theirs}", names.0, names.1));
-            }
-        };
-        check("queries", self.sources.len().to_string(), other.sources.len().to_string());
+        let mut found = Differences::new(names);
+        let mut counts_same = true;
+        found.check("queries", self.sources.len(), other.sources.len());
         for (mine, theirs) in self.sources.iter().zip(&other.sources) {
-            check("query", format!("{:?}", mine.sql), format!("{:?}", theirs.sql));
-            check("parameters", format!("{:?}", mine.params), format!("{:?}", theirs.params));
-            check("snapshots", list(&mine.snapshots), list(&theirs.snapshots));
-            check("rows", mine.num_rows.to_string(), theirs.num_rows.to_string());
-            check("row set", mine.row_set.short(), theirs.row_set.short());
-            check("weight", mine.weight_column().into(), theirs.weight_column().into());
-            check("pack", mine.packing(), theirs.packing());
-            check("bucket", mine.bucketing(), theirs.bucketing());
-            check("order options", mine.order.to_string(), theirs.order.to_string());
+            found.check("query", format!("{:?}", mine.sql), format!("{:?}", theirs.sql));
+            found.check("parameters", format!("{:?}", mine.params), format!("{:?}", theirs.params));
+            found.check("snapshots", list(&mine.snapshots), list(&theirs.snapshots));
+            found.check("row set", mine.row_set.short(), theirs.row_set.short());
+            let (my_options, their_options) = (EpochOptions::of(mine), EpochOptions::of(theirs));
+            my_options.compare(&their_options, &mut found);
+            // Numbers of packs are no numbers of rows, and the sizes of blocks follow from those of packs.
+            if my_options == their_options {
+                found.check("rows", mine.num_rows, theirs.num_rows);
+                found.check("order options", &mine.order, &theirs.order);
+            } else {
+                counts_same = false;
+                mine.order.compare_asked(&theirs.order, &mut found);
+            }
         }
         let weights = |spec: &StreamSpec| spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);
-        check("mixture", weights(self), weights(other));
-        check("rows of an epoch", self.num_rows.to_string(), other.num_rows.to_string());
-        check("seed", self.seed.to_string(), other.seed.to_string());
-        lines
+        found.check("mixture", weights(self), weights(other));
+        if counts_same {
+            found.check("rows of an epoch", self.num_rows, other.num_rows);
+        }
+        found.check("seed", self.seed, other.seed);
+        found.into_lines()
     }
 }
 

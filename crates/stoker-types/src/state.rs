@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::differences::Differences;
 use crate::spec::list;
-use crate::{Cursor, Digest, Error, MixtureSpec, OrderOptions, Result, Snapshot, StreamSpec};
+use crate::{Cursor, Digest, EpochOptions, Error, MixtureSpec, OrderOptions, Result, Snapshot, StreamSpec};
 
 /// The version of the state document.
 pub const STATE_VERSION: u32 = 2;
@@ -63,6 +64,10 @@ pub struct StreamState {
     pub seed: u64,
     /// The options of the order. If there are several queries, they are those of the first one.
     pub order: Option<OrderOptions>,
+    /// The weights, packs or buckets that make up an epoch, with the first 48 bytes of names and the first four columns of
+    /// packs. If there are several queries, all have the same.
+    #[serde(default, skip_serializing_if = "EpochOptions::is_default")]
+    pub epoch_options: EpochOptions,
     /// The digest of the mixture, or `None` for a stream with one source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixture: Option<Digest>,
@@ -95,6 +100,7 @@ impl StreamState {
             num_rows: spec.num_rows,
             seed: spec.seed,
             order: first.map(|source| source.order.clone()),
+            epoch_options: first.map(EpochOptions::of).unwrap_or_default().shortened(),
             mixture: spec.mixture.as_ref().map(mixture_digest),
             epoch: place.epoch,
             position: place.position,
@@ -173,7 +179,7 @@ impl StreamState {
             Some(mine) => mine.differences(spec, ("the state", "the stream")),
             None => self.brief_differences(spec),
         };
-        if self.position > spec.num_rows {
+        if differences.is_empty() && self.position > spec.num_rows {
             differences
                 .push(format!("position {} lies beyond the {} rows of the stream", self.position, spec.num_rows));
         }
@@ -199,37 +205,33 @@ impl StreamState {
     }
 
     fn brief_differences(&self, spec: &StreamSpec) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut found = Differences::new(("the state", "the stream"));
         let first = spec.sources.first();
+        // Texts of queries may be equal as far as the state has them.
         if self.query != spec.query_digest() {
             let sql = first.map_or("", |source| &source.sql);
-            lines.push(format!("query: the state has {:?}, the stream has {sql:?}", self.query_text));
+            found.add("query", format!("{:?}", self.query_text), format!("{sql:?}"));
         }
         let theirs: Vec<_> = spec.snapshots().take(self.snapshots.len()).cloned().collect();
-        if self.snapshots != theirs {
-            let (mine, theirs) = (list(&self.snapshots), list(&theirs));
-            lines.push(format!("snapshots: the state has {mine}, the stream has {theirs}"));
-        }
-        if self.num_rows != spec.num_rows {
-            lines.push(format!("rows: the state has {}, the stream has {}", self.num_rows, spec.num_rows));
-        }
+        found.check("snapshots", list(&self.snapshots), list(&theirs));
+        let theirs = first.map(EpochOptions::of).unwrap_or_default().shortened();
+        self.epoch_options.compare(&theirs, &mut found);
         let orders = (self.order.as_ref(), first.map(|source| &source.order));
-        if orders.0 != orders.1 {
-            let (mine, theirs) = (orders.0.map(ToString::to_string), orders.1.map(ToString::to_string));
-            lines.push(format!(
-                "order options: the state has {}, the stream has {}",
-                mine.unwrap_or_default(),
-                theirs.unwrap_or_default()
-            ));
+        // Numbers of packs are no numbers of rows, and the sizes of blocks follow from those of packs.
+        if self.epoch_options == theirs {
+            found.check("rows", self.num_rows, spec.num_rows);
+            let text = |order: Option<&OrderOptions>| order.map(ToString::to_string).unwrap_or_default();
+            found.check("order options", text(orders.0), text(orders.1));
+        } else if let (Some(mine), Some(theirs)) = orders {
+            mine.compare_asked(theirs, &mut found);
         }
         if self.mixture != spec.mixture.as_ref().map(mixture_digest) {
-            let theirs = spec.mixture.as_ref().map_or("none".into(), ToString::to_string);
-            lines.push(format!("mixture: the state has other weights than the stream, which has {theirs}"));
+            let theirs = spec.mixture.as_ref().map_or("none".into(), MixtureSpec::to_string);
+            let mine = if self.mixture.is_some() { "other weights" } else { "none" };
+            found.add("mixture", mine, theirs);
         }
-        if self.seed != spec.seed {
-            lines.push(format!("seed: the state has {}, the stream has {}", self.seed, spec.seed));
-        }
-        lines
+        found.check("seed", self.seed, spec.seed);
+        found.into_lines()
     }
 }
 

@@ -124,6 +124,124 @@ fn states_of_other_streams_are_refused_with_the_difference() {
     );
 }
 
+/// Returns the options of packs with columns of these names.
+fn packs(columns: &[&str]) -> PackOptions {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    PackOptions { columns, length: 128, lengths: Some("n".into()), pad: 0 }
+}
+
+fn buckets() -> BucketOptions {
+    BucketOptions { column: "tokens".into(), max_tokens: 512, max_rows: None, multiple: 8 }
+}
+
+/// Returns the specification of a stream of `num_rows` rows, packs or buckets.
+fn spec_with(num_rows: u64, options: &EpochOptions) -> StreamSpec {
+    let mut spec = spec(num_rows);
+    let (source, digest) = (&mut spec.sources[0], Digest::of(b"lengths"));
+    source.weight =
+        options.weight.clone().map(|column| WeightSpec { version: WEIGHT_VERSION, column, num_rows: 500, digest });
+    source.pack = options.pack.clone().map(|options| {
+        let group_packs = options.group_packs();
+        PackSpec { version: PACK_VERSION, options, group_packs, num_rows: 500, digest }
+    });
+    source.bucket =
+        options.bucket.clone().map(|options| BucketSpec { version: BUCKET_VERSION, options, num_rows: 500, digest });
+    // Blocks have as many bytes, and so other numbers of packs than of rows.
+    source.order.rows_per_block = num_rows;
+    spec
+}
+
+#[test]
+fn states_with_other_weights_packs_or_buckets_name_the_option() {
+    let packed = |pack| EpochOptions { pack: Some(pack), ..EpochOptions::default() };
+    let bucketed = |bucket| EpochOptions { bucket: Some(bucket), ..EpochOptions::default() };
+    let weighted = |column: &str| EpochOptions { weight: Some(column.into()), ..EpochOptions::default() };
+    let (plain, packs, buckets) = (EpochOptions::default(), packs(&["tokens", "mask"]), buckets());
+    for (mine, theirs, lines) in [
+        (
+            packed(packs.clone()),
+            plain.clone(),
+            vec!["pack: the state has tokens, mask in 128 tokens, padded with 0, lengths in n, the stream has none"],
+        ),
+        (
+            packed(PackOptions { length: 64, lengths: None, pad: -1, ..packs.clone() }),
+            packed(packs.clone()),
+            vec![
+                "pack length: the state has 64, the stream has 128",
+                "pack lengths: the state has none, the stream has n",
+                "pack pad: the state has -1, the stream has 0",
+            ],
+        ),
+        (
+            packed(packs.clone()),
+            packed(self::packs(&["tokens"])),
+            vec!["pack columns: the state has tokens, mask, the stream has tokens"],
+        ),
+        (
+            plain,
+            bucketed(buckets.clone()),
+            vec!["bucket: the state has none, the stream has 512 tokens by tokens, in multiples of 8"],
+        ),
+        (
+            bucketed(BucketOptions { max_tokens: 500, max_rows: Some(7), ..buckets.clone() }),
+            bucketed(BucketOptions { column: "n".into(), multiple: 1, ..buckets.clone() }),
+            vec![
+                "bucket column: the state has tokens, the stream has n",
+                "bucket max_tokens: the state has 500, the stream has 512",
+                "bucket max_rows: the state has 7, the stream has none",
+                "bucket multiple: the state has 8, the stream has 1",
+            ],
+        ),
+        (weighted("w"), weighted("v"), vec!["weight: the state has w, the stream has v"]),
+        (
+            weighted("w"),
+            packed(packs),
+            vec![
+                "weight: the state has w, the stream has none",
+                "pack: the state has none, the stream has tokens, mask in 128 tokens, padded with 0, lengths in n",
+            ],
+        ),
+    ] {
+        let (mine, mut theirs) = (spec_with(400, &mine), spec_with(136, &theirs));
+        for embed in [false, true] {
+            let state = StreamState::new(&mine, at(0, 300, 1), &[], embed);
+            let state = StreamState::from_json(&state.to_json()).expect("own state");
+            let Err(Error::StateMismatch { differences }) = state.check(&theirs) else { panic!("no mismatch") };
+            assert_eq!(differences, lines);
+            let text = Error::StateMismatch { differences }.to_string();
+            assert!(text.contains("plan the stream with the weight, pack and bucket that the state has"), "{text}");
+        }
+        // Options that were asked for as well are named too.
+        theirs.sources[0].order.num_lanes = 2;
+        let error = StreamState::new(&mine, at(0, 5, 1), &[], false).check(&theirs).expect_err("other lanes");
+        assert!(error.to_string().contains("num_lanes: the state has 48, the stream has 2"), "{error}");
+    }
+}
+
+#[test]
+fn states_have_the_beginnings_of_long_names() {
+    let name = "\u{1}ö".repeat(2_000);
+    let columns: Vec<String> = (0..100).map(|at| format!("{name}{at}")).collect();
+    let pack = PackOptions { columns, length: 1 << 24, lengths: Some(name.clone()), pad: i64::MIN };
+    let bucket =
+        BucketOptions { column: name.clone(), max_tokens: 1 << 40, max_rows: Some(u64::MAX), multiple: 1 << 40 };
+    for options in [
+        EpochOptions { pack: Some(pack), ..EpochOptions::default() },
+        EpochOptions { bucket: Some(bucket), ..EpochOptions::default() },
+        EpochOptions { weight: Some(name), ..EpochOptions::default() },
+    ] {
+        let spec = spec_with(1 << 60, &options);
+        let log = [BatchLogEntry { step: u64::MAX, position: u64::MAX, global_batch: u64::MAX }; 9];
+        let state = StreamState::new(&spec, at(u64::MAX, 1 << 59, u64::MAX), &log, false);
+        assert!(state.to_json().len() < 1024, "{}", state.to_json());
+        assert_eq!(StreamState::from_json(&state.to_json()).expect("own state"), state);
+        let mut seeded = spec.clone();
+        seeded.seed = 3;
+        let error = state.check(&seeded).expect_err("another seed").to_string();
+        assert!(error.contains("another stream: seed: the state has") && !error.contains("pack"), "{error}");
+    }
+}
+
 #[test]
 fn specifications_round_trip_and_digest_every_field() {
     let one = spec(10);

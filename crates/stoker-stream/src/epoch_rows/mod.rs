@@ -125,16 +125,34 @@ impl EpochRows {
             let pack = spec.pack.as_ref().map(|pack| (&pack.options, pack.group_packs));
             let bucket = spec.bucket.as_ref().map(|bucket| &bucket.options);
             let rows = Self::read(source, weight, pack, bucket, is_shuffled, seed).await?;
-            let is_same = rows.weight() == spec.weight.as_ref()
-                && rows.pack() == spec.pack.as_ref()
-                && rows.bucket() == spec.bucket.as_ref()
-                && rows.num_rows(source) == spec.num_rows;
-            Ok(match is_same {
-                true => Ok(rows),
-                false => Err(format!("its weights or lengths are others: an epoch has {} rows", rows.num_rows(source))),
+            Ok(match rows.change(source, spec) {
+                None => Ok(rows),
+                Some(change) => Err(format!("{change}; plan the stream again from its query")),
             })
         };
         read.boxed()
+    }
+
+    /// Returns what the values of columns changed since a specification was made from them.
+    fn change(&self, source: &SourcePlan, spec: &SourceSpec) -> Option<String> {
+        let changed = |what: &str, column: &str| Some(format!("{what} in column {column:?} are others"));
+        match spec {
+            SourceSpec { weight: Some(weight), .. } if self.weight() != Some(weight) => {
+                changed("the weights", &weight.column)
+            }
+            SourceSpec { pack: Some(pack), .. } if self.pack() != Some(pack) => {
+                let PackOptions { lengths, columns, .. } = &pack.options;
+                let column = lengths.as_ref().or(columns.first());
+                changed("the lengths of documents", column.map_or("", String::as_str))
+            }
+            SourceSpec { bucket: Some(bucket), .. } if self.bucket() != Some(bucket) => {
+                changed("the lengths of rows", &bucket.options.column)
+            }
+            _ if self.num_rows(source) != spec.num_rows => {
+                Some(format!("an epoch has {} rows, {} were planned", self.num_rows(source), spec.num_rows))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the number of rows in an epoch.

@@ -169,9 +169,13 @@ fn runs_know_buckets() {
         let again = StreamPlan::plan(&engine, &request(Some(bucket("n")))).await.expect("the same run");
         assert_eq!(again.stream_id(), plan.stream_id());
         let larger = BucketOptions { max_tokens: 513, ..bucket("n") };
-        for other in [None, Some(bucket("tokens")), Some(larger)] {
+        for (other, wanted) in [
+            (None, "bucket: the run has 512 tokens by n, 40 rows, in multiples of 4"),
+            (Some(bucket("tokens")), "bucket column: the run has n, this process has tokens"),
+            (Some(larger), "bucket max_tokens: the run has 512, this process has 513"),
+        ] {
             let error = StreamPlan::plan(&engine, &request(other)).await.map(|_| ()).expect_err("other buckets");
-            let (text, wanted) = (error.to_string(), "bucket: the run has 512 tokens by n, 40 rows, in multiples of 4");
+            let text = error.to_string();
             assert!(error.kind() == ErrorKind::StateMismatch && text.contains(wanted), "{text}");
         }
     });

@@ -192,7 +192,11 @@ fn runs_and_states_pin_the_weights() {
         let mut spec = plan.spec().clone();
         spec.sources[0].weight.as_mut().expect("weights").column = "id".into();
         let error = StreamPlan::load(&engine, &spec).await.map(|_| ()).expect_err("other weights");
-        assert!(error.kind() == ErrorKind::StateMismatch && error.to_string().contains("are others"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::StateMismatch
+                && error.to_string().contains("weights in column \"id\" are others"),
+            "{error}"
+        );
     });
 }
 
