@@ -19,7 +19,7 @@ use stoker_types::calls::{
     TableAt, VerifyReceipts,
 };
 use stoker_types::{
-    BadRowEntry, BadRows, BadShare, BucketOptions, Digest, ErrorKind, MixOptions, MixtureStop, PackOptions,
+    BadRowEntry, BadRows, BadShare, BucketOptions, Digest, ErrorKind, LongerRows, MixOptions, MixtureStop, PackOptions,
     PlanRequest, Query, QueryOptions, ReadOptions, Receipt, RunId, ShuffleMode, SnapshotRef, SqlOptions,
     StatementProgress, StreamOptions, StreamState, TableName, Topology,
 };
@@ -96,12 +96,17 @@ struct BucketRequest {
     max_tokens: u64,
     max_rows: Option<u64>,
     multiple: u64,
+    longer: String,
 }
 
 impl BucketRequest {
-    fn to_options(&self) -> BucketOptions {
+    fn to_options(&self, py: Python<'_>) -> PyResult<BucketOptions> {
         let Self { max_tokens, max_rows, multiple, .. } = *self;
-        BucketOptions { column: self.column.clone(), max_tokens, max_rows, multiple }
+        let Some(longer) = LongerRows::parse(&self.longer) else {
+            let message = format!("longer is {:?}; it must be \"alone\" or \"error\"", self.longer);
+            return Err(error(py, ErrorKind::InvalidRequest, &message));
+        };
+        Ok(BucketOptions { column: self.column.clone(), max_tokens, max_rows, multiple, longer })
     }
 }
 
@@ -484,7 +489,7 @@ impl StreamRequest {
             order_version: self.order_version,
             weight: self.weight.clone(),
             pack: self.pack.as_ref().map(PackRequest::to_options),
-            bucket: self.bucket.as_ref().map(BucketRequest::to_options),
+            bucket: self.bucket.as_ref().map(|bucket| bucket.to_options(py)).transpose()?,
         })
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stoker._errors import InvalidRequestError
 from stoker._names import column_name
@@ -34,10 +34,11 @@ class Bucket:
     Attributes:
         column: The column that tells the length of each row: lists, whose values are counted when a stream is made, or
             whole numbers. A row without a value has length 0.
-        max_tokens: The largest number of tokens in a bucket, padding included, 1 to 2**40. A row with more tokens is a
-            bucket of its own.
+        max_tokens: The largest number of tokens in a bucket, padding included, 1 to 2**40.
         max_rows: The largest number of rows in a bucket. Default: as many as ``max_tokens`` allows.
         multiple: The number of tokens to whose multiples rows will be padded, as of :class:`Pad`.
+        longer: What to do with a row that has more than ``max_tokens`` when it is padded: ``"alone"`` makes it a bucket
+            of its own, ``"error"`` raises an :class:`InvalidRequestError` that names the row when the stream is made.
 
     Example:
         >>> lines = [[1], [2, 3], [4, 5, 6, 7, 8], [9], [10, 11]]
@@ -53,12 +54,15 @@ class Bucket:
     max_tokens: int
     max_rows: int | None = None
     multiple: int = 1
+    longer: Literal["alone", "error"] = "alone"
 
     def __post_init__(self) -> None:
         column_name("column", self.column)
         whole("max_tokens", self.max_tokens, 1, _TOKENS_MAX)
         whole_or_none("max_rows", self.max_rows, 1)
         whole("multiple", self.multiple, 1, self.max_tokens)
+        if self.longer not in ("alone", "error"):
+            raise InvalidRequestError(f'longer is {self.longer!r:.40}; it must be "alone" or "error"')
 
 
 def bucket_request(bucket: Bucket | None) -> _native.BucketRequest | None:
@@ -76,6 +80,7 @@ def bucket_request(bucket: Bucket | None) -> _native.BucketRequest | None:
         "max_tokens": bucket.max_tokens,
         "max_rows": bucket.max_rows,
         "multiple": bucket.multiple,
+        "longer": bucket.longer,
     }
 
 

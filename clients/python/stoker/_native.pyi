@@ -16,6 +16,7 @@ class BucketRequest(TypedDict):
     max_tokens: int
     max_rows: int | None
     multiple: int
+    longer: str
 
 class StreamRequest(TypedDict):
     seed: int

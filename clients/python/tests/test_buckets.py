@@ -257,6 +257,32 @@ def test_no_rows_and_one_row(place: stoker.Lake) -> None:
     assert (batch["id"].tolist(), batch.num_valid) == ([49], 0)
 
 
+def test_rows_that_are_too_long_are_refused_if_asked(place: stoker.Lake) -> None:
+    strict = bucket(longer="error")
+    words = r'row 0x31 of texts@\d+ has 300 tokens; a bucket has at most 256; leave longer rows out .* longer="alone"'
+    with pytest.raises(stoker.InvalidRequestError, match=f'bucket column "tokens": {words}'):
+        place.sql(QUERY).stream(seed=3, bucket=strict)
+    with pytest.raises(stoker.InvalidRequestError, match=r'column "n": row 0x9 of texts@\d+ has 57 tokens, 60 when'):
+        place.sql("SELECT id, n FROM texts WHERE id >= 9").stream(
+            bucket=stoker.Bucket("n", max_tokens=57, multiple=20, longer="error")
+        )
+    query = place.sql("SELECT id, n FROM texts WHERE n <= 256")
+    ids = [
+        [
+            batch["id"].tolist()
+            for batch in query.stream(seed=3, bucket=stoker.Bucket("n", max_tokens=256, longer=longer))
+        ]
+        for longer in ("alone", "error")
+    ]
+    assert ids[0] == ids[1]
+    assert sorted(row for bucket_ids in ids[0] for row in bucket_ids) == [
+        row for row in range(NUM_ROWS) if length_of(row) <= MAX_TOKENS
+    ]
+    state = query.stream(seed=3, bucket=stoker.Bucket("n", max_tokens=256)).state_dict()
+    with pytest.raises(stoker.StateMismatchError, match="bucket longer: the state has alone, the stream has error"):
+        query.stream(seed=3, bucket=stoker.Bucket("n", max_tokens=256, longer="error")).load_state_dict(state)
+
+
 def test_buckets_that_cannot_be_are_refused(place: stoker.Lake) -> None:
     def refused(match: str, **options: Any) -> None:
         with pytest.raises(stoker.InvalidRequestError, match=match):
@@ -274,6 +300,7 @@ def test_buckets_that_cannot_be_are_refused(place: stoker.Lake) -> None:
         ("max_rows is 0; it must be", {"column": "tokens", "max_tokens": 8, "max_rows": 0}),
         ("multiple is 9; it must be", {"column": "tokens", "max_tokens": 8, "multiple": 9}),
         ("column is a int", {"column": 7, "max_tokens": 8}),
+        ('longer is \'cut\'; it must be "alone" or "error"', {"column": "n", "max_tokens": 8, "longer": "cut"}),
     ]:
         with pytest.raises(stoker.InvalidRequestError, match=match):
             stoker.Bucket(**arguments)
@@ -285,6 +312,9 @@ def test_the_command_line_streams_buckets(texts_path: str) -> None:
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     buckets = stoker.connect(texts_path).sql(QUERY).stream(bucket=bucket())
     assert (report["rows"], report["steps"]) == (NUM_ROWS, len(buckets))
+    longer = subprocess.run([*command, "--longer", "error"], check=False, capture_output=True, text=True)
+    assert longer.returncode != 0
+    assert "has 300 tokens; a bucket has at most 256" in longer.stderr
     both = subprocess.run([*command, "--batch-size", "4"], check=False, capture_output=True, text=True)
     assert both.returncode != 0
     assert "each batch of a rank is one bucket" in both.stderr

@@ -14,8 +14,8 @@ use stoker::session::{Fetched, SessionOptions};
 use stoker::{Connection, Session};
 use stoker_measure::Drain;
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, BucketOptions, LastBatch, PackOptions, PlanRequest, Query, ReadOptions,
-    RunId, ShuffleMode, Slice, StreamOptions, StreamState, Topology,
+    BadRows, BadShare, BatchSize, Batching, BucketOptions, LastBatch, LongerRows, PackOptions, PlanRequest, Query,
+    ReadOptions, RunId, ShuffleMode, Slice, StreamOptions, StreamState, Topology,
 };
 
 use crate::batch_log::BatchLog;
@@ -75,12 +75,15 @@ pub struct StreamArgs {
     /// A column of lists, such as tokens, or of whole numbers: rows of similar length come together, a bucket per batch
     #[arg(long, value_name = "COLUMN", requires = "max_tokens", conflicts_with = "pack")]
     bucket: Option<String>,
-    /// The number of tokens in a bucket, padding included; a row with more tokens is a bucket of its own
+    /// The number of tokens in a bucket, padding included
     #[arg(long, value_name = "TOKENS", requires = "bucket")]
     max_tokens: Option<u64>,
     /// The number of rows in a bucket [default: as many as --max-tokens allows]
     #[arg(long, value_name = "ROWS", requires = "bucket")]
     max_rows: Option<u64>,
+    /// What to do with a row that has more tokens than --max-tokens
+    #[arg(long, value_enum, default_value = "alone", requires = "bucket")]
+    longer: Longer,
     /// What to do with a last batch that is not full [default: uneven for one rank, pad for several]
     #[arg(long, value_enum)]
     last_batch: Option<Last>,
@@ -168,6 +171,23 @@ impl From<Last> for LastBatch {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum Longer {
+    /// Make it a bucket of its own
+    Alone,
+    /// Fail, and name the row
+    Error,
+}
+
+impl From<Longer> for LongerRows {
+    fn from(longer: Longer) -> LongerRows {
+        match longer {
+            Longer::Alone => LongerRows::Alone,
+            Longer::Error => LongerRows::Error,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Bad {
     /// Fail, and name the bad row
     Error,
@@ -240,6 +260,7 @@ impl StreamArgs {
             max_tokens,
             max_rows: self.max_rows,
             multiple: 1,
+            longer: self.longer.into(),
         });
         let (seed, shuffle) = (self.seed, self.shuffle.into());
         let options = StreamOptions { seed, shuffle, weight, pack, bucket, ..StreamOptions::default() };

@@ -80,7 +80,7 @@ pub struct BucketGroup {
 
 impl BucketSize {
     /// Returns the number of tokens of a padded row, at least 1.
-    fn padded(&self, length: u32) -> u64 {
+    pub fn padded(&self, length: u32) -> u64 {
         u64::from(length).max(1).next_multiple_of(self.multiple.max(1))
     }
 

@@ -194,14 +194,21 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Connection::plan_stream`]; weights that do not fit the queries; a run that delivers another stream
-    /// (kind `StateMismatch`); buckets, for a server that is too old to know them.
+    /// (kind `StateMismatch`); buckets or their options, for a server that is too old to know them.
     pub async fn plan(&self, request: &PlanRequest) -> Result<StreamHandle> {
         request.validate()?;
         let handle = self.lake.plan(StreamSource::Request(request)).await?;
-        if request.options.bucket.is_some() && !handle.spec().has_buckets() {
-            return Err(Error::invalid("the server is too old to know buckets: update it, or leave bucket out"));
+        let Some(asked) = &request.options.bucket else { return Ok(handle) };
+        let planned = handle.spec().sources.first().and_then(|source| source.bucket.as_ref());
+        match planned.map(|bucket| bucket.options.longer == asked.longer) {
+            None => Err(Error::invalid("the server is too old to know buckets: update it, or leave bucket out")),
+            Some(false) => {
+                let advice =
+                    "the server is too old to refuse rows longer than a bucket: update it, or leave longer out";
+                Err(Error::invalid(advice))
+            }
+            Some(true) => Ok(handle),
         }
-        Ok(handle)
     }
 
     /// Loads the stream with this id.

@@ -80,6 +80,7 @@ impl EpochOptions {
                 found.check("bucket max_tokens", mine.max_tokens, theirs.max_tokens);
                 found.check("bucket max_rows", shown(mine.max_rows.as_ref()), shown(theirs.max_rows.as_ref()));
                 found.check("bucket multiple", mine.multiple, theirs.multiple);
+                found.check("bucket longer", mine.longer.as_str(), theirs.longer.as_str());
             }
             (mine, theirs) => found.check(BUCKET, shown(mine.as_ref()), shown(theirs.as_ref())),
         }

@@ -50,7 +50,7 @@ mod table_info;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
-pub use bucket_options::BucketOptions;
+pub use bucket_options::{BucketOptions, LongerRows};
 pub use catch_panic::catch_panic;
 pub use column_clip::{ClipStart, ColumnClip};
 pub use column_layout::{ColumnLayout, Diagnosis, Finding, Verdict};

@@ -131,7 +131,7 @@ fn packs(columns: &[&str]) -> PackOptions {
 }
 
 fn buckets() -> BucketOptions {
-    BucketOptions { column: "tokens".into(), max_tokens: 512, max_rows: None, multiple: 8 }
+    BucketOptions { column: "tokens".into(), max_tokens: 512, max_rows: None, multiple: 8, longer: LongerRows::Alone }
 }
 
 /// Returns the specification of a stream of `num_rows` rows, packs or buckets.
@@ -184,12 +184,13 @@ fn states_with_other_weights_packs_or_buckets_name_the_option() {
         ),
         (
             bucketed(BucketOptions { max_tokens: 500, max_rows: Some(7), ..buckets.clone() }),
-            bucketed(BucketOptions { column: "n".into(), multiple: 1, ..buckets.clone() }),
+            bucketed(BucketOptions { column: "n".into(), multiple: 1, longer: LongerRows::Error, ..buckets.clone() }),
             vec![
                 "bucket column: the state has tokens, the stream has n",
                 "bucket max_tokens: the state has 500, the stream has 512",
                 "bucket max_rows: the state has 7, the stream has none",
                 "bucket multiple: the state has 8, the stream has 1",
+                "bucket longer: the state has alone, the stream has error",
             ],
         ),
         (weighted("w"), weighted("v"), vec!["weight: the state has w, the stream has v"]),
@@ -223,8 +224,13 @@ fn states_have_the_beginnings_of_long_names() {
     let name = "\u{1}ö".repeat(2_000);
     let columns: Vec<String> = (0..100).map(|at| format!("{name}{at}")).collect();
     let pack = PackOptions { columns, length: 1 << 24, lengths: Some(name.clone()), pad: i64::MIN };
-    let bucket =
-        BucketOptions { column: name.clone(), max_tokens: 1 << 40, max_rows: Some(u64::MAX), multiple: 1 << 40 };
+    let bucket = BucketOptions {
+        column: name.clone(),
+        max_tokens: 1 << 40,
+        max_rows: Some(u64::MAX),
+        multiple: 1 << 40,
+        longer: LongerRows::Error,
+    };
     for options in [
         EpochOptions { pack: Some(pack), ..EpochOptions::default() },
         EpochOptions { bucket: Some(bucket), ..EpochOptions::default() },
@@ -250,6 +256,24 @@ fn specifications_round_trip_and_digest_every_field() {
     other.sources[0].params = vec![];
     assert_ne!(one.stream_id(), other.stream_id());
     assert!(StreamSpec::from_json(b"{\"version\":2}").is_err());
+}
+
+/// Streams of buckets that were planned before there was the option keep their ids.
+#[test]
+fn longer_rows_alone_are_no_part_of_the_specification() {
+    let options =
+        |longer| EpochOptions { bucket: Some(BucketOptions { longer, ..buckets() }), ..EpochOptions::default() };
+    let [alone, refused] = [LongerRows::Alone, LongerRows::Error].map(|longer| spec_with(10, &options(longer)));
+    let json = String::from_utf8(alone.to_json()).expect("JSON");
+    assert!(json.contains(r#""options":{"column":"tokens","max_tokens":512,"multiple":8}"#), "{json}");
+    for spec in [&alone, &refused] {
+        assert_eq!(StreamSpec::from_json(&spec.to_json()).expect("own json"), *spec);
+    }
+    assert_ne!(alone.stream_id(), refused.stream_id());
+    for longer in [LongerRows::Alone, LongerRows::Error] {
+        assert_eq!(LongerRows::parse(longer.as_str()), Some(longer));
+    }
+    assert_eq!(LongerRows::parse("cut"), None);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use stoker_types::{
-    BadRows, BadShare, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, LastBatch, MixOptions,
-    MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice, Stalls,
-    StreamOptions, Topology, to_micros, to_millis,
+    BadRows, BadShare, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, LastBatch, LongerRows,
+    MixOptions, MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, ShuffleMode, Slice,
+    Stalls, StreamOptions, Topology, to_micros, to_millis,
 };
 
 use crate::{Error, Result, proto};
@@ -86,6 +86,7 @@ pub fn request_to_proto(request: &PlanRequest) -> proto::StreamQuery {
             max_tokens: bucket.max_tokens,
             max_rows: bucket.max_rows.unwrap_or(0),
             multiple: bucket.multiple,
+            longer: bucket.longer.as_str().into(),
         }),
         run_id: request.run_id.as_ref().map(RunId::to_string).unwrap_or_default(),
         ..proto::StreamQuery::default()
@@ -134,12 +135,7 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
             lengths: Some(pack.lengths.clone()).filter(|column| !column.is_empty()),
             pad: pack.pad,
         }),
-        bucket: query.bucket.as_ref().map(|bucket| BucketOptions {
-            column: bucket.column.clone(),
-            max_tokens: bucket.max_tokens,
-            max_rows: Some(bucket.max_rows).filter(|rows| *rows != 0),
-            multiple: bucket.multiple,
-        }),
+        bucket: query.bucket.as_ref().map(bucket_from_proto).transpose()?,
     };
     let run_id = match query.run_id.as_str() {
         "" => None,
@@ -162,6 +158,21 @@ pub fn request_from_proto(query: &proto::StreamQuery) -> Result<PlanRequest> {
         mix: Some(MixOptions { weights, stop, epoch_rows: query.epoch_rows }),
         options,
         run_id,
+    })
+}
+
+fn bucket_from_proto(bucket: &proto::Bucket) -> Result<BucketOptions> {
+    let longer = match bucket.longer.as_str() {
+        "" => LongerRows::default(),
+        name => LongerRows::parse(name)
+            .ok_or_else(|| Error::invalid(format!("longer of bucket is {name:?}; use alone or error")))?,
+    };
+    Ok(BucketOptions {
+        column: bucket.column.clone(),
+        max_tokens: bucket.max_tokens,
+        max_rows: Some(bucket.max_rows).filter(|rows| *rows != 0),
+        multiple: bucket.multiple,
+        longer,
     })
 }
 

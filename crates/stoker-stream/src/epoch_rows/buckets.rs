@@ -2,10 +2,10 @@
 
 use arrow_schema::DataType;
 use stoker_order::{BucketGroup, BucketSize, Bucketing, DocumentPiece};
-use stoker_types::{BUCKET_VERSION, BucketOptions, BucketSpec, to_usize};
+use stoker_types::{BUCKET_VERSION, BucketOptions, BucketSpec, LongerRows, to_usize};
 
 use super::bucket_columns::BucketColumns;
-use super::column::EpochColumn;
+use super::column::{ColumnRows, EpochColumn};
 use super::lengths::RowLengths;
 use super::numbers::RowNumbers;
 use super::outside;
@@ -40,17 +40,21 @@ impl RowBuckets {
     /// whether a group has blocks from anywhere in the row set.
     ///
     /// # Errors
-    /// [`Error::EpochColumn`](crate::Error::EpochColumn) for a column that the query does not have, or that has no lengths;
-    /// [`Error::BadRow`](crate::Error::BadRow); errors of reading.
+    /// [`Error::EpochColumn`](crate::Error::EpochColumn) for a column that the query does not have, or that has no lengths,
+    /// and for a row that is too long under [`LongerRows::Error`]; [`Error::BadRow`](crate::Error::BadRow); errors of reading.
     pub async fn read(source: &SourcePlan, options: &BucketOptions, is_shuffled: bool, seed: u64) -> Result<Self> {
         let column = EpochColumn::find(source, "bucket", &options.column)?;
         let data_type = column.data_type();
         if !(data_type.is_integer() || matches!(data_type, DataType::List(_) | DataType::LargeList(_))) {
             return Err(column.error(format!("it is {data_type}; {WANTED}")));
         }
-        let RowLengths { lengths, digest } = RowLengths::read(column, WANTED, |_| {}).await?;
         let (num_rows, max_rows) = (source.row_set.num_rows(), options.max_rows.unwrap_or(u64::MAX));
         let size = BucketSize { max_tokens: options.max_tokens, max_rows, multiple: options.multiple };
+        let check = |rows: &ColumnRows<'_>, lengths: &[u32]| match options.longer {
+            LongerRows::Alone => Ok(()),
+            LongerRows::Error => check_lengths(rows, lengths, size),
+        };
+        let RowLengths { lengths, digest } = RowLengths::read(column, WANTED, check).await?;
         let mut bucketing = Bucketing::new(size, num_rows, is_shuffled.then_some(seed));
         for group in 0..bucketing.num_groups() {
             let of_group = lengths_of(&bucketing, &lengths, group)?;
@@ -112,6 +116,22 @@ impl RowBuckets {
         let lengths = lengths_of(&self.bucketing, &self.lengths, number)?;
         Ok(self.bucketing.group(number, &lengths).in_epoch(self.seed, epoch))
     }
+}
+
+/// Refuses rows that do not fit a bucket.
+fn check_lengths(rows: &ColumnRows<'_>, lengths: &[u32], size: BucketSize) -> Result<()> {
+    let Some(row) = lengths.iter().position(|length| size.padded(*length) > size.max_tokens) else { return Ok(()) };
+    let (length, padded) = (lengths[row], size.padded(lengths[row]));
+    let found = match padded > u64::from(length) {
+        true => format!("{length} tokens, {padded} when it is padded"),
+        false => format!("{length} tokens"),
+    };
+    let wanted = format!(
+        "a bucket has at most {}; leave longer rows out in the query, raise max_tokens, or use longer=\"alone\", which makes \
+         such a row a bucket of its own",
+        size.max_tokens
+    );
+    Err(rows.error(row, &found, &wanted))
 }
 
 /// Returns the lengths of the rows of a group.

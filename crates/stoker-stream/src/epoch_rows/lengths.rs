@@ -29,12 +29,16 @@ pub(super) struct RowLengths {
 }
 
 impl RowLengths {
-    /// Reads the lengths from a column of lists or of whole numbers. `each` gets those of the next rows; `wanted` says what
-    /// is needed in place of other columns.
+    /// Reads the lengths from a column of lists or of whole numbers. `each` gets the next rows and their lengths; `wanted`
+    /// says what is needed in place of other columns.
     ///
     /// # Errors
-    /// [`Error::EpochColumn`] for other columns, and for numbers that are no lengths; errors of reading.
-    pub async fn read(column: EpochColumn<'_>, wanted: &str, mut each: impl FnMut(&[u32])) -> Result<Self> {
+    /// [`Error::EpochColumn`] for other columns, and for numbers that are no lengths; errors of `each` and of reading.
+    pub async fn read(
+        column: EpochColumn<'_>,
+        wanted: &str,
+        mut each: impl FnMut(&ColumnRows<'_>, &[u32]) -> Result<()>,
+    ) -> Result<Self> {
         let rows_at_once = match column.data_type().is_integer() {
             true => LENGTHS_AT_ONCE,
             false => (TOKEN_BYTES_AT_ONCE / column.row_bytes()).clamp(1, TOKEN_ROWS_AT_ONCE),
@@ -44,7 +48,7 @@ impl RowLengths {
         let mut reads = pin!(column.read(rows_at_once));
         while let Some(rows) = reads.try_next().await? {
             let read = lengths_of(column, &rows, wanted)?;
-            each(&read);
+            each(&rows, &read)?;
             digest.update(&lengths.add(&read)?);
         }
         Ok(Self { lengths, digest: digest.finish() })

@@ -4,7 +4,7 @@ use arrow_schema::FieldRef;
 use stoker_order::{DocumentPiece, PackSize, PackedGroup, Packer, Packing};
 use stoker_types::{PACK_VERSION, PackOptions, PackSpec, to_usize};
 
-use super::column::EpochColumn;
+use super::column::{ColumnRows, EpochColumn};
 use super::lengths::RowLengths;
 use super::numbers::RowNumbers;
 use super::outside;
@@ -49,7 +49,10 @@ impl RowPacks {
         let num_rows = source.row_set.num_rows();
         let mut packer = Packer::new(PackSize { length: options.length, group_packs });
         let wanted = "packs are filled from lists of numbers";
-        let add = |lengths: &[u32]| lengths.iter().for_each(|length| packer.add(*length));
+        let add = |_: &ColumnRows<'_>, lengths: &[u32]| {
+            lengths.iter().for_each(|length| packer.add(*length));
+            Ok(())
+        };
         let RowLengths { lengths, digest } = RowLengths::read(column, wanted, add).await?;
         let packing = packer.finish();
         tracing::info!(

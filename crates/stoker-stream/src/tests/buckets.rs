@@ -6,7 +6,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, ListArray};
 use stoker_batch::{bucket_row_schema, bucket_rows};
 use stoker_types::{
-    BadRows, BucketOptions, ErrorKind, MixOptions, MixtureStop, PackOptions, PlanRequest, Query, RunId,
+    BadRows, BucketOptions, ErrorKind, LongerRows, MixOptions, MixtureStop, PackOptions, PlanRequest, Query, RunId,
 };
 
 use super::bad_rows::damage;
@@ -48,7 +48,7 @@ async fn texts(uri: &str, num_rows: i64) -> Engine {
 const TEXTS: &str = "SELECT id, tokens, name, n FROM texts";
 
 fn bucket(column: &str) -> BucketOptions {
-    BucketOptions { column: column.into(), max_tokens: 512, max_rows: Some(40), multiple: 4 }
+    BucketOptions { column: column.into(), max_tokens: 512, max_rows: Some(40), multiple: 4, longer: LongerRows::Alone }
 }
 
 fn options(shuffle: ShuffleMode, bucket: BucketOptions) -> StreamOptions {
@@ -169,15 +169,37 @@ fn runs_know_buckets() {
         let again = StreamPlan::plan(&engine, &request(Some(bucket("n")))).await.expect("the same run");
         assert_eq!(again.stream_id(), plan.stream_id());
         let larger = BucketOptions { max_tokens: 513, ..bucket("n") };
+        let without_longer = BucketOptions { longer: LongerRows::Error, ..bucket("n") };
         for (other, wanted) in [
             (None, "bucket: the run has 512 tokens by n, 40 rows, in multiples of 4"),
             (Some(bucket("tokens")), "bucket column: the run has n, this process has tokens"),
             (Some(larger), "bucket max_tokens: the run has 512, this process has 513"),
+            (Some(without_longer), "bucket longer: the run has alone, this process has error"),
         ] {
             let error = StreamPlan::plan(&engine, &request(other)).await.map(|_| ()).expect_err("other buckets");
             let text = error.to_string();
             assert!(error.kind() == ErrorKind::StateMismatch && text.contains(wanted), "{text}");
         }
+    });
+}
+
+/// Rows without longer ones come in the same buckets, whatever would happen to longer ones.
+#[test]
+fn rows_that_fit_come_as_if_longer_ones_were_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(async {
+        let engine = texts(folder.path().to_str().expect("UTF-8"), 1_000).await;
+        let sql = format!("{TEXTS} WHERE n <= 512");
+        let mut epochs = Vec::new();
+        for longer in [LongerRows::Alone, LongerRows::Error] {
+            let options = options(ShuffleMode::Block, BucketOptions { longer, ..bucket("tokens") });
+            let plan = StreamPlan::create(&engine, &sql, &[], &options).await.expect("a plan");
+            let again = StreamPlan::load(&engine, plan.spec()).await.expect("the same plan");
+            assert_eq!(again.stream_id(), plan.stream_id());
+            epochs.push(epoch(&plan, 0, 2, 0).await);
+        }
+        check_rows(&epochs[0], (0..1_000).filter(|id| length(*id) <= 512));
+        assert_eq!(epochs[0], epochs[1]);
     });
 }
 
@@ -201,6 +223,13 @@ fn buckets_that_cannot_be_are_refused() {
         refused("tokens", of(BucketOptions { max_tokens: 0, ..bucket("tokens") }), &["its max_tokens is 0"]).await;
         refused("tokens", of(BucketOptions { max_rows: Some(0), ..bucket("tokens") }), &["its max_rows is 0"]).await;
         refused("tokens", of(BucketOptions { multiple: 513, ..bucket("tokens") }), &["its multiple is 513"]).await;
+        let error = |column: &str| BucketOptions { longer: LongerRows::Error, ..bucket(column) };
+        let parts = ["row 0x13 of texts@", " has 619 tokens, 620 when it is padded; a bucket has at most 512"];
+        refused("id, tokens", of(error("tokens")), &parts).await;
+        refused("id, n", of(error("n")), &parts).await;
+        let rounded = BucketOptions { max_tokens: 89, multiple: 20, ..error("n") };
+        refused("id, CAST(81 AS BIGINT) AS n", of(rounded), &["has 81 tokens, 100 when it is padded", "at most 89"])
+            .await;
         let weighted = StreamOptions { weight: Some("n".into()), ..of(bucket("n")) };
         refused("n", weighted, &["leave weight or bucket out"]).await;
         let pack = PackOptions { columns: vec!["tokens".into()], length: 64, lengths: None, pad: 0 };
@@ -239,7 +268,8 @@ fn a_bad_row_makes_its_bucket_bad() {
         let engine = engine(folder.path().to_str().expect("UTF-8"), 1_000).await;
         let damaged = [3, 100, 451, 777, 902];
         damage(&engine, &damaged).await;
-        let bucket = BucketOptions { column: "id".into(), max_tokens: 4_000, max_rows: None, multiple: 1 };
+        let bucket =
+            BucketOptions { column: "id".into(), max_tokens: 4_000, max_rows: None, multiple: 1, ..bucket("id") };
         let options = options(ShuffleMode::Block, bucket);
         let plan = StreamPlan::create(&engine, ALL, &[], &options).await.expect("a plan");
         let sound = epoch_ids(&plan, BadRows::Error).await.expect_err("a bad row");

@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
 use stoker::{Connection, StreamHandle};
 use stoker_types::calls::VerifyReceipts;
-use stoker_types::{Batching, BucketOptions, LastBatch, Receipt, StreamOptions};
+use stoker_types::{Batching, BucketOptions, ErrorKind, LastBatch, LongerRows, Receipt, StreamOptions};
 
 use crate::tests::contracts::case::{Case, Job, case, job};
 use crate::tests::contracts::delivery::deliver;
@@ -36,10 +36,11 @@ struct Bucketed {
 }
 
 fn bucketed() -> impl Strategy<Value = Bucketed> {
-    let options = (1..2_000u64, prop::option::of(1..60u64), 1..9u64);
-    let options = options.prop_map(|(max_tokens, max_rows, multiple)| {
+    let longer = prop_oneof![3 => Just(LongerRows::Alone), 1 => Just(LongerRows::Error)];
+    let options = (1..2_000u64, prop::option::of(1..60u64), 1..9u64, longer);
+    let options = options.prop_map(|(max_tokens, max_rows, multiple, longer)| {
         let multiple = multiple.min(max_tokens);
-        BucketOptions { column: "tokens".into(), max_tokens, max_rows, multiple }
+        BucketOptions { column: "tokens".into(), max_tokens, max_rows, multiple, longer }
     });
     let parts = (case(), options).prop_flat_map(|(case, options)| {
         let resumed = job(case.query.table_rows as u64);
@@ -48,11 +49,23 @@ fn bucketed() -> impl Strategy<Value = Bucketed> {
     parts.prop_map(|(case, options, resumed, position)| Bucketed { case, options, resumed, position })
 }
 
-/// Each row is in one bucket, with its own values and address, and a bucket of several rows keeps its budget. All ranks,
+/// Longer rows than a bucket may have are refused, if that is asked for. Else each row is in one bucket, with its own values
+/// and address, and a bucket of several rows keeps its budget. All ranks,
 /// transports and resumes get the same buckets at the same positions, and their receipts prove that each came once.
 async fn buckets_have_each_row_once(lab: &Lab, bucketed: &Bucketed) -> TestCaseResult {
     let Bucketed { case, options, resumed, position } = bucketed;
     let connection = lab.connection(case.num_endpoints);
+    let padded = |id: &i64| (tokens(*id).len().max(1) as u64).next_multiple_of(options.multiple);
+    if options.longer == LongerRows::Error && case.query.ids().iter().any(|id| padded(id) > options.max_tokens) {
+        for place in [connection, lab.local()] {
+            let refused = plan(place, case, options).await.map(|_| ());
+            let is_named = |error: &stoker::Error| {
+                error.kind() == ErrorKind::InvalidRequest && error.to_string().contains("a bucket has at most")
+            };
+            prop_assert!(refused.as_ref().is_err_and(is_named), "{refused:?}");
+        }
+        return Ok(());
+    }
     let handle = plan(connection, case, options).await?;
     let local = plan(lab.local(), case, options).await?;
     prop_assert!(handle.spec() == local.spec(), "{:?} is planned as {:?}", local.spec(), handle.spec());
@@ -69,8 +82,7 @@ async fn buckets_have_each_row_once(lab: &Lab, bucketed: &Bucketed) -> TestCaseR
         prop_assert!(rest == buckets[origin as usize..], "other buckets after a resume at {origin}");
     }
     for bucket in &buckets {
-        let longest = bucket.iter().map(|id| tokens(*id).len().max(1) as u64).max().unwrap_or(0);
-        let padded = longest.next_multiple_of(options.multiple) * bucket.len() as u64;
+        let padded = bucket.iter().map(padded).max().unwrap_or(0) * bucket.len() as u64;
         prop_assert!(padded <= options.max_tokens || bucket.len() == 1, "{padded} tokens in {options}");
         prop_assert!(options.max_rows.is_none_or(|rows| bucket.len() as u64 <= rows), "{} rows", bucket.len());
     }

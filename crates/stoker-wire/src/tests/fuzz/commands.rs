@@ -6,8 +6,9 @@ use std::time::Duration;
 use prost::Message;
 use stoker_fuzz::Target;
 use stoker_types::{
-    BadRows, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, ErrorKind, LastBatch, MixOptions,
-    MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions, Topology,
+    BadRows, BatchSize, Batching, BucketOptions, ClipStart, ColumnClip, Compression, ErrorKind, LastBatch, LongerRows,
+    MixOptions, MixtureStop, PackOptions, ParamValue, PlanRequest, Query, ReadOptions, RunId, Slice, StreamOptions,
+    Topology,
 };
 
 use crate::Result;
@@ -52,7 +53,13 @@ fn requests() -> Vec<StreamRequest> {
     );
     let pack = PackOptions { columns: vec!["t".into(), "m".into()], length: 64, lengths: Some("n".into()), pad: -100 };
     let packed = PlanRequest::new(query.clone(), StreamOptions { pack: Some(pack), ..StreamOptions::default() });
-    let bucket = BucketOptions { column: "t".into(), max_tokens: 512, max_rows: Some(8), multiple: 16 };
+    let bucket = BucketOptions {
+        column: "t".into(),
+        max_tokens: 512,
+        max_rows: Some(8),
+        multiple: 16,
+        longer: LongerRows::Error,
+    };
     let bucketed = PlanRequest::new(query.clone(), StreamOptions { bucket: Some(bucket), ..StreamOptions::default() });
     let run_id = Some(RunId::try_new("run-1").expect("a name"));
     let mixed = PlanRequest { queries: vec![query.clone(), query], mix: Some(mix), run_id, ..one.clone() };
