@@ -293,7 +293,7 @@ def test_buckets_that_cannot_be_are_refused(place: stoker.Lake) -> None:
     refused("it is Utf8; buckets are made by the lengths of lists", bucket=stoker.Bucket("name", max_tokens=8))
     refused("batch_size is 8, but each batch of a rank is one bucket", bucket=bucket(), batch_size=8)
     refused("global_batch_size is 8, but each batch", bucket=bucket(), global_batch_size=8)
-    refused("leave weight or bucket out", bucket=bucket(), weight="id")
+    refused("another number of buckets; leave weight or bucket out, or mix queries", bucket=bucket(), weight="id")
     refused("leave pack or bucket out", bucket=bucket(), pack=stoker.Pack("tokens", length=8))
     for match, arguments in [
         ("max_tokens is 0; it must be a whole number from 1", {"column": "tokens", "max_tokens": 0}),

@@ -84,7 +84,11 @@ impl PlanRequest {
         if let Some(bucket) = &self.options.bucket {
             bucket.validate()?;
             if self.options.weight.is_some() {
-                return fail("bucket", "rows with weights have no buckets; leave weight or bucket out".into());
+                // docs/decisions.md: Rows with weights have no buckets
+                let reason = "each epoch draws rows of other lengths by their weights, and would have another number of \
+                              buckets; leave weight or bucket out, or mix queries (stoker.mix), each with its share of \
+                              the buckets";
+                return fail("bucket", reason.into());
             }
             if self.options.pack.is_some() {
                 return fail("bucket", "packs have one length and need no buckets; leave pack or bucket out".into());

@@ -231,7 +231,7 @@ fn buckets_that_cannot_be_are_refused() {
         refused("id, CAST(81 AS BIGINT) AS n", of(rounded), &["has 81 tokens, 100 when it is padded", "at most 89"])
             .await;
         let weighted = StreamOptions { weight: Some("n".into()), ..of(bucket("n")) };
-        refused("n", weighted, &["leave weight or bucket out"]).await;
+        refused("n", weighted, &["another number of buckets; leave weight or bucket out, or mix"]).await;
         let pack = PackOptions { columns: vec!["tokens".into()], length: 64, lengths: None, pad: 0 };
         let packed = StreamOptions { pack: Some(pack), ..of(bucket("tokens")) };
         refused("tokens", packed, &["leave pack or bucket out"]).await;
