@@ -100,7 +100,8 @@ fn shown(option: Option<&impl ToString>) -> String {
 }
 
 /// Returns the beginning of a name.
-fn beginning(mut name: String) -> String {
+fn beginning(name: String) -> String {
+    let mut name: String = name.chars().take(NAME_BYTES_MAX).collect();
     while serde_json::to_string(&name).is_ok_and(|json| json.len() > NAME_BYTES_MAX) {
         name.pop();
     }
