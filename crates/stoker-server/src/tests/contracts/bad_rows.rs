@@ -13,26 +13,26 @@ use crate::tests::contracts::case::{Case, Job, damaged_case};
 use crate::tests::contracts::delivery::{Delivered, Stop, check_once, read_rank};
 use crate::tests::contracts::equal_steps::check_steps;
 use crate::tests::contracts::lab::{Lab, address, id_at};
-use crate::tests::contracts::{Transport, check_few};
+use crate::tests::contracts::{Transport, check_damaged};
 
 #[test]
 fn all_substitute_the_same_rows_in_process() {
-    check_few(Transport::InProcess, damaged_case(), all_substitute_the_same_rows);
+    check_damaged(Transport::InProcess, damaged_case(), all_substitute_the_same_rows);
 }
 
 #[test]
 fn all_substitute_the_same_rows_over_flight() {
-    check_few(Transport::OverFlight, damaged_case(), all_substitute_the_same_rows);
+    check_damaged(Transport::OverFlight, damaged_case(), all_substitute_the_same_rows);
 }
 
 #[test]
 fn bad_rows_stop_those_who_read_them_in_process() {
-    check_few(Transport::InProcess, damaged_case(), bad_rows_stop_those_who_read_them);
+    check_damaged(Transport::InProcess, damaged_case(), bad_rows_stop_those_who_read_them);
 }
 
 #[test]
 fn bad_rows_stop_those_who_read_them_over_flight() {
-    check_few(Transport::OverFlight, damaged_case(), bad_rows_stop_those_who_read_them);
+    check_damaged(Transport::OverFlight, damaged_case(), bad_rows_stop_those_who_read_them);
 }
 
 /// The next good row of its window replaces a bad row, for every reader; batches and receipts name the bad rows and no

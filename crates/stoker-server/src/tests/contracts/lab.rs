@@ -31,7 +31,7 @@ const OWN_COLUMNS: [&str; 5] = ["x", "id", "label", "weight", "tokens"];
 /// The most rows of a fragment; the larger tables have several fragments.
 const FRAGMENT_ROWS: u64 = 300;
 
-/// A lake with a table for each of [`NUM_ROWS`] and a damaged table for each of [`DAMAGED_ROWS`], with its connections.
+/// A lake with a table for each of [`NUM_ROWS`], or a damaged table for each of [`DAMAGED_ROWS`], with its connections.
 pub struct Lab {
     local: Connection,
     /// The connections to the server, for one endpoint, two endpoints and so on; empty for tests in process.
@@ -54,18 +54,24 @@ pub struct Row {
 }
 
 impl Lab {
-    pub async fn new(transport: Transport) -> Self {
+    pub async fn new(transport: Transport, condition: Condition) -> Self {
         let folder = TestLake::new(1).await;
         let lake = LakeStore::open(&folder.uri(), &StorageOptions::default()).await.expect("a lake");
-        for num_rows in NUM_ROWS {
-            write_table(&lake, Condition::Sound, num_rows).await;
-        }
         let mut damaged = BTreeMap::new();
-        for num_rows in DAMAGED_ROWS {
-            write_table(&lake, Condition::Damaged, num_rows).await;
-            let ids = draw_damage(num_rows);
-            damage(&lake, &Condition::Damaged.table(num_rows), &ids).await;
-            damaged.insert(num_rows, ids);
+        match condition {
+            Condition::Sound => {
+                for num_rows in NUM_ROWS {
+                    write_table(&lake, condition, num_rows).await;
+                }
+            }
+            Condition::Damaged => {
+                for num_rows in DAMAGED_ROWS {
+                    write_table(&lake, condition, num_rows).await;
+                    let ids = draw_damage(num_rows);
+                    damage(&lake, &condition.table(num_rows), &ids).await;
+                    damaged.insert(num_rows, ids);
+                }
+            }
         }
         let mut remote = Vec::new();
         let mut server = None;

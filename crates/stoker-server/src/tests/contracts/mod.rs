@@ -43,6 +43,7 @@ use proptest::test_runner::{TestCaseResult, TestRunner};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
+use crate::tests::contracts::case::Condition;
 use crate::tests::contracts::lab::Lab;
 
 /// The timeout of a case. Most cases take less than 0.1 s.
@@ -76,7 +77,7 @@ pub fn check<C: Debug>(
     cases: impl Strategy<Value = C>,
     contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
 ) {
-    check_some(transport, transport.num_cases(), cases, contract);
+    check_some(transport, Condition::Sound, transport.num_cases(), cases, contract);
 }
 
 /// As [`check`], with a third of the cases: each reads one epoch several times, or several epochs.
@@ -85,17 +86,27 @@ pub fn check_few<C: Debug>(
     cases: impl Strategy<Value = C>,
     contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
 ) {
-    check_some(transport, transport.num_cases() / 3, cases, contract);
+    check_some(transport, Condition::Sound, transport.num_cases() / 3, cases, contract);
+}
+
+/// As [`check_few`], over the damaged tables.
+pub fn check_damaged<C: Debug>(
+    transport: Transport,
+    cases: impl Strategy<Value = C>,
+    contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
+) {
+    check_some(transport, Condition::Damaged, transport.num_cases() / 3, cases, contract);
 }
 
 fn check_some<C: Debug>(
     transport: Transport,
+    condition: Condition,
     num_cases: u32,
     cases: impl Strategy<Value = C>,
     contract: impl AsyncFn(&Lab, &C) -> TestCaseResult,
 ) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let lab = runtime.block_on(Lab::new(transport));
+    let lab = runtime.block_on(Lab::new(transport, condition));
     let config = ProptestConfig {
         cases: num_cases,
         failure_persistence: None,
