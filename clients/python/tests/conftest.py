@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -137,12 +137,22 @@ def server(lake_path: str) -> Iterator[Server]:
     running.stop()
 
 
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[str], str]]:
+    """Returns the address of the server over a lake, which is started when it is asked for first."""
+    running: dict[str, Server] = {}
+
+    def address(lake_path: str) -> str:
+        if lake_path not in running:
+            running[lake_path] = Server(lake_path)
+        return running[lake_path].url
+
+    yield address
+    for server in running.values():
+        assert server.stop() == 0
+
+
 @pytest.fixture(params=["in process", "through a server"])
-def place(request: pytest.FixtureRequest, own_lake: stoker.Lake) -> Iterator[stoker.Lake]:
-    """The lake of a module's fixture ``own_lake``, opened in this process and through a server."""
-    if request.param == "in process":
-        yield own_lake
-        return
-    running = Server(own_lake.target)
-    yield stoker.connect(running.url)
-    running.stop()
+def place(request: pytest.FixtureRequest, own_lake: stoker.Lake, serve: Callable[[str], str]) -> stoker.Lake:
+    """The lake of a module's fixture ``own_lake``, opened in this process and through the module's server."""
+    return own_lake if request.param == "in process" else stoker.connect(serve(own_lake.target))

@@ -36,6 +36,9 @@ LIMITS = {
     "STOKER_STALL_SECS": "10",
     "STOKER_IDLE_SECS": "20",
 }
+#: The seconds after which the store's client of the server closes an idle connection; by default it waits for 90 s, and
+#: looks for such connections every 90 s. The end of the soak waits for them.
+POOL_IDLE_SECS = 15
 #: The prefix of the commands of jobs, writers and compactions. In production these run on other machines; here a low
 #: priority leaves the processors to the store, its proxy, the server and the canary.
 AFTER_OTHERS = ["nice", "-n", "10"]
@@ -107,7 +110,7 @@ class SoakServer:
         tokens.write_text("".join(map(_token_entry, TOKENS)))
         tokens.chmod(0o600)
         self._command = [stoker_bin(), "serve", "--lake", lake, "--listen", f"127.0.0.1:{self.port}"]
-        self._command += ["--tokens-file", str(tokens)]
+        self._command += ["--tokens-file", str(tokens), "--storage-option", f"pool_idle_timeout={POOL_IDLE_SECS}s"]
         self._environment = environment({**LIMITS, **variables})
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Server
 
 import stoker
 
@@ -48,24 +47,25 @@ def columns() -> pa.Table:
     )
 
 
-@pytest.fixture(params=["in process", "served"])
-def nulls_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoker.Lake]:
-    lake = stoker.connect(str(tmp_path))
+@pytest.fixture(scope="module")
+def nulls_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("nulls")
+    lake = stoker.connect(str(path))
     lake.create_table("t", columns(), rows_per_fragment=16)
     lake.create_table("other", {"id": np.arange(NUM_ROWS), "weight": np.ones(NUM_ROWS, np.float32)})
     # pylance writes this table, because Stoker's writer refuses nulls in tensors.
     image = vectors(LENGTH, pa.uint8(), (7,))
     for mode, start in (("create", 0), ("append", 20)):
         part = pa.table({"id": pa.array(range(start, start + 20)), "image": image.slice(start, 20)})
-        lance.write_dataset(part, str(tmp_path / "images.lance"), mode=mode, data_storage_version="2.2")
+        lance.write_dataset(part, str(path / "images.lance"), mode=mode, data_storage_version="2.2")
     # The footers of files of version 2.0 do not tell whether a column has nulls.
-    lance.write_dataset(columns(), str(tmp_path / "old.lance"), data_storage_version="2.0")
-    if request.param == "in process":
-        yield lake
-        return
-    server = Server(str(tmp_path))
-    yield stoker.connect(server.url)
-    server.stop()
+    lance.write_dataset(columns(), str(path / "old.lance"), data_storage_version="2.0")
+    return str(path)
+
+
+@pytest.fixture(params=["in process", "served"])
+def nulls_lake(request: pytest.FixtureRequest, nulls_path: str, serve: Callable[[str], str]) -> stoker.Lake:
+    return stoker.connect(nulls_path if request.param == "in process" else serve(nulls_path))
 
 
 @pytest.mark.parametrize(

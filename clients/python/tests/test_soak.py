@@ -47,7 +47,7 @@ HOUR_SECS = 3600.0
 #: runs only check that the canary does not hang.
 GAP_SECS_MAX = 2.0 if LOAD_SECS >= HOUR_SECS else 30.0
 #: The time within which the server must release the resources that the load took. The store's client closes connections
-#: that were idle for 90 s, and looks for them every 90 s.
+#: that were idle for `POOL_IDLE_SECS`, and looks for them as often.
 QUIET_SECS = 240.0
 THREADS_SLACK, FILES_SLACK = 8, 16
 #: The memory that an idle server may keep beside that of its queries: metadata caches, and pages of its allocator.
