@@ -3,9 +3,10 @@
 use arrow_array::ArrayRef;
 use arrow_buffer::MutableBuffer;
 use arrow_schema::DataType;
+use image::metadata::Orientation as Tag;
 
 use crate::batch_decoder::RowMemory;
-use crate::geometry::{Placement, place};
+use crate::geometry::{Placement, Region, place};
 use crate::jitter::jitter;
 use crate::output_array::output_array;
 use crate::png_values::decode_values;
@@ -17,8 +18,8 @@ use crate::scratch::{Scratch, ScratchPool};
 use crate::value_decoder::{OutputSpec, Row, Takes, ValueDecoder, write_number};
 use crate::write::Table;
 use crate::{
-    BadValue, BatchDecoder, Element, Error, FileSamples, Frame, ImageTransform, Jpeg, JpegDecoder, Orientation, Pixels,
-    Result, resize,
+    BadValue, BatchDecoder, Element, Error, FileSamples, Frame, Header, ImageFile, ImageTransform, Jpeg, JpegDecoder,
+    Layout, Orientation, Pixels, Result, resize,
 };
 
 /// Decodes images with one transform. Its buffers are reused.
@@ -53,7 +54,12 @@ impl ImageDecoder {
         let mut matrices = matrices.chunks_exact_mut(MATRIX_BYTES);
         if self.reads_parts() {
             let Scratch { pixels, decompressor, .. } = scratch;
-            let (file, draws) = (self.jpeg.open(decompressor, file, transform.image_bytes_max)?, Draws::new(seed));
+            let (mut file, draws) = (self.jpeg.open(decompressor, file, transform.image_bytes_max)?, Draws::new(seed));
+            if let Some(placement) = self.placed_as_decoded(&mut file, &draws) {
+                file.decode_into(tensors)?;
+                matrices.for_each(|matrix| self.write_matrix(&placement, &draws, matrix));
+                return Ok(());
+            }
             let placed = read_placed(file, transform, &draws, pixels)?;
             self.write_crop(scratch, placed.size, &placed.in_pixels, &draws, tensors)?;
             matrices.for_each(|matrix| self.write_matrix(&placed.in_image, &draws, matrix));
@@ -69,6 +75,23 @@ impl ImageDecoder {
             }
         }
         Ok(())
+    }
+
+    /// Returns the placement of an image whose tensor is its decoded pixels, if they are decoded into it.
+    fn placed_as_decoded(&self, file: &mut ImageFile<'_>, draws: &Draws) -> Option<Placement> {
+        let transform = &self.transform;
+        let Header { height, width, .. } = file.header();
+        let is_plain = matches!(self.table, Table::UInt8)
+            && transform.layout == Layout::Hwc
+            && (height, width) == (transform.height, transform.width)
+            && transform.color_jitter.is_none()
+            && file.decodes_into(transform.channels)
+            && !self.is_flipped(draws);
+        if !is_plain || transform.orientation == Orientation::Apply && file.orientation() != Tag::NoTransforms {
+            return None;
+        }
+        let placement = place(transform, height, width, draws);
+        (placement.region == Region::whole(height, width) && is_filled(transform, &placement)).then_some(placement)
     }
 
     /// Whether only the part of an image is decoded that its tensor needs.

@@ -127,6 +127,20 @@ impl<'a> ImageFile<'a> {
         Ok(Window::whole(header))
     }
 
+    /// Whether [`ImageFile::decode_into`] decodes this file to these channels.
+    pub(crate) fn decodes_into(&self, channels: Channels) -> bool {
+        matches!(&self.decoder, Decoder::Jpeg(file) if channels == Channels::Rgb && file.decodes_into())
+    }
+
+    /// Decodes the image as [`ImageFile::decode`] does, into memory that has as many bytes as the pixels. After an error,
+    /// some of them are written.
+    pub(crate) fn decode_into(self, pixels: &mut [u8]) -> Result<(), BadValue> {
+        match self.decoder {
+            Decoder::Jpeg(file) => file.decode_into(self.header, pixels),
+            Decoder::Other(_) => Err(BadValue::new("only JPEG files are decoded into a tensor")),
+        }
+    }
+
     /// Decodes the image as [`ImageFile::decode`] does, then applies an orientation. Returns height and width.
     pub(crate) fn decode_oriented(
         self,

@@ -81,6 +81,20 @@ impl<'a> JpegFile<'a> {
         }
     }
 
+    /// Whether [`JpegFile::decode_into`] decodes the file: if libjpeg-turbo does, at full size and to three channels.
+    pub fn decodes_into(&self) -> bool {
+        matches!(&self.decoder, Decoder::Turbo(opened, 1) if opened.shape().channels == 3)
+    }
+
+    /// Decodes the whole image to three channels into `pixels`, which has as many bytes.
+    pub fn decode_into(self, header: Header, pixels: &mut [u8]) -> Result<(), BadValue> {
+        match self.decoder {
+            Decoder::Turbo(opened, _) if !opened.has_end() => Err(cut_off()),
+            Decoder::Turbo(opened, _) => opened.decode_into(header, pixels),
+            Decoder::Zune(_) => Err(BadValue::new("zune-jpeg does not decode into a tensor")),
+        }
+    }
+
     /// Decodes at least a window to one channel for gray images, else to three. `header` has the size of the whole
     /// image at the scale. Returns the window that was decoded.
     pub fn decode(self, header: Header, window: &Window, pixels: &mut Vec<u8>) -> Result<(Channels, Window), BadValue> {
@@ -89,7 +103,7 @@ impl<'a> JpegFile<'a> {
             Decoder::Turbo(opened, _) => opened.has_end(),
         };
         if !has_end {
-            return Err(BadValue::new("the JPEG file ends before its image does"));
+            return Err(cut_off());
         }
         let channels = if header.has_color { Channels::Rgb } else { Channels::Gray };
         match self.decoder {
@@ -113,6 +127,10 @@ impl<'a> JpegFile<'a> {
             }
         }
     }
+}
+
+fn cut_off() -> BadValue {
+    BadValue::new("the JPEG file ends before its image does")
 }
 
 /// Decodes a JPEG file into `pixels` with zune-jpeg and no further checks: the baseline of benchmarks.

@@ -118,6 +118,21 @@ impl Opened<'_> {
         window: &Window,
         pixels: &mut Vec<u8>,
     ) -> Result<Window, BadValue> {
+        let (found, row_bytes) = self.start(denominator, header, window)?;
+        // The old content stays, because libjpeg writes every byte of every row or reports an error.
+        pixels.resize(row_bytes * found.height as usize, 0);
+        self.read(&found, row_bytes, pixels)?;
+        Ok(found)
+    }
+
+    /// Decodes the whole image into `pixels`, which has as many bytes. After an error, some of them are written.
+    pub fn decode_into(self, header: Header, pixels: &mut [u8]) -> Result<(), BadValue> {
+        let (found, row_bytes) = self.start(1, header, &Window::whole(header))?;
+        self.read(&found, row_bytes, pixels)
+    }
+
+    /// Starts to decode at least a window. Returns the window that is decoded, and the bytes of its rows.
+    fn start(&self, denominator: u32, header: Header, window: &Window) -> Result<(Window, usize), BadValue> {
         let handle = self.decompressor.handle.as_ptr();
         let (color_space, channels) = self.channels()?;
         let (left, width) = window.columns(header.width);
@@ -132,14 +147,22 @@ impl Opened<'_> {
             return Err(BadValue::new(reason));
         }
         let row_bytes = out_width as usize * channels as usize;
-        // The old content stays, because libjpeg writes every byte of every row or reports an error.
-        pixels.resize(row_bytes * window.height as usize, 0);
+        Ok((Window { top: window.top, left: out_left, height: window.height, width: out_width }, row_bytes))
+    }
+
+    /// Reads the rows of the window that [`Opened::start`] returned with `row_bytes`.
+    fn read(&self, window: &Window, row_bytes: usize, pixels: &mut [u8]) -> Result<(), BadValue> {
+        let (num_bytes, room) = (row_bytes * window.height as usize, pixels.len());
+        if num_bytes != room {
+            return Err(BadValue::new(format!("{num_bytes} bytes of pixels do not fit {room}")));
+        }
+        let handle = self.decompressor.handle.as_ptr();
         // SAFETY: decoding has started, and `pixels` has room for `window.height` rows of `row_bytes`, into each of
         // which libjpeg writes `out_width * out_components` bytes. The image has the rows of the window.
         if unsafe { ffi::stoker_jpeg_read(handle, window.top, window.height, pixels.as_mut_ptr(), row_bytes) } == 0 {
             return Err(self.error());
         }
-        Ok(Window { top: window.top, left: out_left, height: window.height, width: out_width })
+        Ok(())
     }
 
     /// Returns libjpeg's number of the color space of the pixels, and its number of channels.

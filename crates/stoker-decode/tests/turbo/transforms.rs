@@ -1,7 +1,7 @@
 //! Transforms with smaller scales.
 
 use stoker_decode::{
-    BatchDecoder, Error, Fit, ImageDecoder, ImageTransform, Jpeg, JpegDecoder, Orientation, RandomResizedCrop,
+    BatchDecoder, Error, Fit, ImageDecoder, ImageTransform, Jpeg, JpegDecoder, Layout, Orientation, RandomResizedCrop,
 };
 use stoker_types::ErrorKind;
 
@@ -43,6 +43,32 @@ fn orientations_shift_nothing() {
         check(&with_orientation(&file, tag), &transform, 0);
         check(&with_orientation(&file, tag), &ImageTransform { fit: Fit::Stretch, ..transform }, 0);
     }
+}
+
+#[test]
+fn pixels_that_are_decoded_into_the_tensor_are_those_that_are_copied_there() {
+    let file = jpeg(60, 44);
+    let transform = |layout| ImageTransform { layout, jpeg: Jpeg::Turbo, ..ImageTransform::new(60, 44) };
+    for tag in 1..=8 {
+        let file = with_orientation(&file, tag);
+        for orientation in [Orientation::Ignore, Orientation::Apply] {
+            for horizontal_flip in [0.0, 1.0] {
+                let of = |layout| {
+                    let options = ImageTransform { orientation, horizontal_flip, ..transform(layout) };
+                    tensor(&file, &options, 0).unwrap()
+                };
+                let (pixels, planes) = (of(Layout::Hwc), of(Layout::Chw));
+                let num_pixels = planes.len() / 3;
+                let together: Vec<u8> = (0..num_pixels)
+                    .flat_map(|pixel| [0, 1, 2].map(|plane| planes[plane * num_pixels + pixel]))
+                    .collect();
+                assert!(pixels == together, "tag {tag}, {orientation:?}, flip {horizontal_flip}");
+            }
+        }
+    }
+    let cut_off = &file[..file.len() / 2];
+    let error = tensor(cut_off, &transform(Layout::Hwc), 0).unwrap_err();
+    assert!(error.contains("ends before its image does"), "{error}");
 }
 
 #[test]
