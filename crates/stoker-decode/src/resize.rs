@@ -1,7 +1,8 @@
 //! Resizes a region of an image.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3, U16};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use stoker_types::round_to_u32;
 
 use crate::{BadValue, Channels, Interpolation, Region};
@@ -77,22 +78,33 @@ pub fn resize(
     if let Some((top, left)) = whole_pixels(region, height, width) {
         return copy(source, (top, left), width, target);
     }
-    let pixel = match (source.channels, source.samples) {
-        (Channels::Gray, Samples::UInt8) => PixelType::U8,
-        (Channels::Rgb, Samples::UInt8) => PixelType::U8x3,
-        (Channels::Gray, Samples::UInt16) => PixelType::U16,
-        (Channels::Rgb, Samples::UInt16) => PixelType::U16x3,
-    };
-    let fail = |reason: String| BadValue::new(format!("cannot be resized: {reason}"));
-    let from =
-        ImageRef::new(source.width, source.height, source.bytes, pixel).map_err(|error| fail(error.to_string()))?;
-    let mut to = Image::from_slice_u8(width, height, target, pixel).map_err(|error| fail(error.to_string()))?;
     let options = ResizeOptions::new().resize_alg(algorithm(interpolation));
     let options = match *region == source.region() {
         true => options,
         false => options.crop(region.left, region.top, region.width, region.height),
     };
-    resizer.resize(&from, &mut to, &options).map_err(|error| fail(error.to_string()))
+    let resized = match (source.channels, source.samples) {
+        (Channels::Gray, Samples::UInt8) => resize_pixels::<U8>(resizer, source, &options, (height, width), target),
+        (Channels::Rgb, Samples::UInt8) => resize_pixels::<U8x3>(resizer, source, &options, (height, width), target),
+        (Channels::Gray, Samples::UInt16) => resize_pixels::<U16>(resizer, source, &options, (height, width), target),
+        (Channels::Rgb, Samples::UInt16) => Err("its colours have two bytes".into()),
+    };
+    resized.map_err(|reason| BadValue::new(format!("cannot be resized: {reason}")))
+}
+
+/// Resizes pixels of one type. `Resizer::resize` would be compiled for a dozen types that no image here has, which takes
+/// the compiler minutes.
+fn resize_pixels<P: PixelTrait>(
+    resizer: &mut Resizer,
+    source: &Pixels<'_>,
+    options: &ResizeOptions,
+    (height, width): (u32, u32),
+    target: &mut [u8],
+) -> Result<(), String> {
+    let from = TypedImageRef::<P>::from_buffer(source.width, source.height, source.bytes);
+    let from = from.map_err(|error| error.to_string())?;
+    let mut to = TypedImage::<P>::from_buffer(width, height, target).map_err(|error| error.to_string())?;
+    resizer.resize_typed(&from, &mut to, options).map_err(|error| error.to_string())
 }
 
 fn algorithm(interpolation: Interpolation) -> ResizeAlg {
