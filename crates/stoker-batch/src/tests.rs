@@ -3,6 +3,7 @@
 use tokio::runtime::Builder;
 
 mod budget;
+mod interleave_column;
 mod pool;
 mod stalls;
 

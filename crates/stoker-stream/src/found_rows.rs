@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
 use futures::future::try_join_all;
+use stoker_batch::BufferPool;
 use stoker_order::{DocumentPiece, StreamOrder, Visit};
 use stoker_sql::{NO_ROW, ResolvedRows};
 
@@ -137,9 +138,14 @@ impl SourceRows {
     }
 
     /// Returns the columns at each position, from those that were read.
-    pub fn arrays(&self, source: &SourcePlan, read: Vec<Option<ArrayRef>>) -> Result<Vec<Option<ArrayRef>>> {
+    pub fn arrays(
+        &self,
+        source: &SourcePlan,
+        read: Vec<Option<ArrayRef>>,
+        pool: &BufferPool,
+    ) -> Result<Vec<Option<ArrayRef>>> {
         let Some(packs) = &self.packs else { return Ok(read) };
-        source.epoch.arrays(source, self.packed(packs), &read)
+        source.epoch.arrays(source, self.packed(packs), &read, pool)
     }
 
     fn packed<'a>(&'a self, packs: &'a [Vec<DocumentPiece>]) -> PackedRows<'a> {

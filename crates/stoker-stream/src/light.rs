@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use arrow_array::{Array, ArrayRef, BooleanArray, new_empty_array, new_null_array};
 use arrow_select::filter::filter;
-use arrow_select::interleave::interleave;
+use stoker_batch::interleave_column;
 use stoker_chunks::{ChunkScan, verify_values, with_retries};
 use stoker_lake::{SoundRows, Table};
 
@@ -165,7 +165,7 @@ impl Group<'_> {
                 [one] => Ok(one.clone()),
                 many => {
                     let many: Vec<&dyn Array> = many.iter().map(AsRef::as_ref).collect();
-                    interleave(&many, &places).map_err(Error::arrow)
+                    Ok(interleave_column(&many, &places, Some(self.scan.pool()))?)
                 }
             }
         };

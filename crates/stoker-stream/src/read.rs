@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, UInt64Array};
-use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use futures::future::try_join_all;
-use stoker_batch::SlotMut;
+use stoker_batch::{SlotMut, interleave_column};
 use stoker_chunks::{BadRow, BlockColumn, BlockReads, ChunkScan};
 use stoker_lake::DenseColumn;
 use stoker_sql::NO_ROW;
@@ -120,7 +119,7 @@ pub(crate) async fn read_rows(reader: Reader<'_>, found: FoundRows, claims: Vec<
         let arrays: Vec<&dyn Array> = parts.iter().filter_map(|part| part.light[column].as_deref()).collect();
         rows.light.push(match arrays.is_empty() {
             true => None,
-            false => Some(interleave(&arrays, &places).map_err(Error::arrow)?),
+            false => Some(interleave_column(&arrays, &places, Some(reader.scan.pool()))?),
         });
     }
     for (part, mine) in parts.into_iter().zip(&mine) {
@@ -159,7 +158,7 @@ pub(crate) async fn read_light_rows(reader: Reader<'_>, found: FoundRows) -> Res
     let light = reader.read_light(&reader.plan.sources[0], &found);
     let (light, damaged) = light.await?;
     let (addrs, bad) = (found.addrs().into_owned(), found.bad(&damaged));
-    Ok(Rows { light: found.arrays(&reader.plan.sources[0], light)?, addrs, bad })
+    Ok(Rows { light: found.arrays(&reader.plan.sources[0], light, reader.scan.pool())?, addrs, bad })
 }
 
 impl Reader<'_> {
@@ -220,7 +219,7 @@ impl Reader<'_> {
         let ((light, mut damaged), gathered) = futures::try_join!(light, self.gather(number, requests))?;
         note(&mut damaged, gathered);
         let (addrs, mut bad, mut light) =
-            (found.addrs().into_owned(), found.bad(&damaged), found.arrays(source, light)?);
+            (found.addrs().into_owned(), found.bad(&damaged), found.arrays(source, light, self.scan.pool())?);
         if !self.plan.clips.is_empty() {
             read_clips(self, source, &found, &mut light, &mut bad).await?;
         }

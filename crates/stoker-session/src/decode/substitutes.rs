@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{Array, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_select::take::take_record_batch;
 use parking_lot::Mutex;
 use stoker_batch::{BadRowsMet, RowsBeside, Substitution, Window, WindowRow, Windows, interleave_column};
@@ -249,9 +249,9 @@ impl Search {
         self.found.iter().for_each(|found| places[found.row] = (found.place.0 + 1, found.place.1));
         let mut arrays = batch.data.columns().to_vec();
         for (nth, column) in columns.others().into_iter().enumerate() {
-            let answers = self.answers.iter().map(|answer| answer.column(nth).clone());
-            let parts: Vec<ArrayRef> = std::iter::once(arrays[column].clone()).chain(answers).collect();
-            arrays[column] = interleave_column(&parts, &places)?;
+            let answers = self.answers.iter().map(|answer| answer.column(nth).as_ref());
+            let parts: Vec<&dyn Array> = std::iter::once(arrays[column].as_ref()).chain(answers).collect();
+            arrays[column] = interleave_column(&parts, &places, None)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
         let data = RecordBatch::try_new_with_options(batch.data.schema(), arrays, &options);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, UInt64Array};
 use arrow_schema::{DataType, FieldRef, SchemaRef};
-use arrow_select::take::take;
-use stoker_batch::BUCKET_ROW_ADDRS;
+use stoker_batch::{BUCKET_ROW_ADDRS, BufferPool, interleave_column};
 use stoker_sql::NO_ROW;
 use stoker_types::to_usize;
 
@@ -31,14 +30,19 @@ impl BucketColumns {
 
     /// Returns the columns of buckets from those of the rows that were read. A column of the query that is missing stays
     /// so.
-    pub fn arrays(&self, rows: PackedRows<'_>, read: &[Option<ArrayRef>]) -> Result<Vec<Option<ArrayRef>>> {
-        let places = UInt64Array::from(rows.places.to_vec());
+    pub fn arrays(
+        &self,
+        rows: PackedRows<'_>,
+        read: &[Option<ArrayRef>],
+        pool: &BufferPool,
+    ) -> Result<Vec<Option<ArrayRef>>> {
+        let places: Vec<(usize, usize)> = rows.places.iter().map(|place| (0, to_usize(*place))).collect();
         let bucket = |(field, array): (&FieldRef, &Option<ArrayRef>)| -> Result<Option<ArrayRef>> {
             if field.name() == BUCKET_ROW_ADDRS {
                 return self.row_addrs(rows, field).map(Some);
             }
             let Some(array) = array else { return Ok(None) };
-            rows.lists(take(array, &places, None).map_err(Error::arrow)?, field).map(Some)
+            rows.lists(interleave_column(&[array.as_ref()], &places, Some(pool))?, field).map(Some)
         };
         self.fields.iter().zip(read).map(bucket).collect()
     }

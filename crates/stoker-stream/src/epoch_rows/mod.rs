@@ -21,6 +21,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use stoker_batch::BufferPool;
 use stoker_order::DocumentPiece;
 use stoker_types::{
     BucketOptions, BucketSpec, PackOptions, PackSpec, ShuffleMode, SourceSpec, StreamOptions, WeightSpec,
@@ -203,7 +204,7 @@ impl EpochRows {
     }
 
     /// Returns the columns of packs or buckets from those of the rows that were read. A column of the query that is missing
-    /// stays so.
+    /// stays so. The memory of lists and packs comes from `pool`.
     ///
     /// # Errors
     /// [`Error::EpochColumn`] for documents of packs with other tokens than their lengths say; [`Error::Internal`] for rows
@@ -213,10 +214,11 @@ impl EpochRows {
         source: &SourcePlan,
         rows: PackedRows<'_>,
         read: &[Option<ArrayRef>],
+        pool: &BufferPool,
     ) -> Result<Vec<Option<ArrayRef>>> {
         match self {
-            Self::Packed(packs) => packs.columns().arrays(source, rows, read),
-            Self::Bucketed(buckets) => buckets.columns().arrays(rows, read),
+            Self::Packed(packs) => packs.columns().arrays(source, rows, read, pool),
+            Self::Bucketed(buckets) => buckets.columns().arrays(rows, read, pool),
             Self::Each | Self::Weighted(_) => Err(Error::Internal { reason: "groups of rows that have none".into() }),
         }
     }

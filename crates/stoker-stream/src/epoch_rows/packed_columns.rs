@@ -15,12 +15,13 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, GenericListArray, Int64Array, ListArray, OffsetSizeTrait, PrimitiveArray,
     UInt64Array, make_array,
 };
-use arrow_buffer::{MutableBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_cast::cast;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 use arrow_select::take::take;
-use stoker_order::DocumentPiece;
+use stoker_batch::{BufferPool, Pooled};
+use stoker_order::{DocumentPiece, write_documents, write_positions};
 use stoker_types::{PackOptions, to_usize};
 
 use super::column::{index_of, named_row};
@@ -137,6 +138,7 @@ impl PackedColumns {
         source: &SourcePlan,
         rows: PackedRows<'_>,
         read: &[Option<ArrayRef>],
+        pool: &BufferPool,
     ) -> Result<Vec<Option<ArrayRef>>> {
         let places = UInt64Array::from(rows.places.to_vec());
         let mut arrays = Vec::with_capacity(self.fields.len());
@@ -146,15 +148,15 @@ impl PackedColumns {
                 continue;
             };
             arrays.push(Some(match tokens {
-                Some(tokens) => self.packed(tokens, source, rows, array, field)?,
+                Some(tokens) => self.packed(tokens, source, rows, array, field, pool)?,
                 None => rows.lists(take(array, &places, None).map_err(Error::arrow)?, field)?,
             }));
         }
         let [.., positions, documents, ends, row_ids] = self.fields.as_slice() else {
             return Err(Error::Internal { reason: "packs without their own columns".into() });
         };
-        arrays.push(Some(self.per_token(rows, positions, |_, token| token)?));
-        arrays.push(Some(self.per_token(rows, documents, |document, _| document + 1)?));
+        arrays.push(Some(self.per_token(rows, positions, pool, write_positions)?));
+        arrays.push(Some(self.per_token(rows, documents, pool, write_documents)?));
         arrays.push(Some(self.ends(rows, ends)?));
         let addrs = rows.places.iter().map(|place| rows.address(to_usize(*place)));
         let addrs = PrimitiveArray::<UInt64Type>::from_iter_values(addrs);
@@ -170,10 +172,12 @@ impl PackedColumns {
         rows: PackedRows<'_>,
         array: &ArrayRef,
         field: &FieldRef,
+        pool: &BufferPool,
     ) -> Result<ArrayRef> {
+        let memory = pool.take(self.length * rows.packs.len() * tokens.width)?;
         let values = match array.data_type() {
-            DataType::List(_) => self.side_by_side(tokens, source, rows, array.as_list::<i32>())?,
-            _ => self.side_by_side(tokens, source, rows, array.as_list::<i64>())?,
+            DataType::List(_) => self.side_by_side(tokens, source, rows, array.as_list::<i32>(), memory)?,
+            _ => self.side_by_side(tokens, source, rows, array.as_list::<i64>(), memory)?,
         };
         self.sequences(values, field)
     }
@@ -184,18 +188,15 @@ impl PackedColumns {
         source: &SourcePlan,
         rows: PackedRows<'_>,
         lists: &GenericListArray<O>,
+        mut memory: Pooled,
     ) -> Result<ArrayRef> {
-        let num_values = self.length * rows.packs.len();
-        let mut bytes = MutableBuffer::from_len_zeroed(num_values * tokens.width);
-        if tokens.pad.iter().any(|byte| *byte != 0) {
-            bytes.as_slice_mut().chunks_exact_mut(tokens.width).for_each(|value| value.copy_from_slice(&tokens.pad));
-        }
         let data = lists.values().to_data();
         let stored =
             data.buffers().first().map_or(&[][..], |buffer| &buffer.as_slice()[data.offset() * tokens.width..]);
         let mut places = rows.places.iter().map(|place| to_usize(*place));
-        for (pack, pieces) in rows.packs.iter().enumerate() {
-            let mut at = pack * self.length;
+        let of_packs = memory.as_mut().chunks_exact_mut(self.length * tokens.width);
+        for (pieces, pack) in rows.packs.iter().zip(of_packs) {
+            let mut at = 0;
             for (piece, place) in pieces.iter().zip(places.by_ref()) {
                 let offsets = lists.value_offsets();
                 let first = offsets[place].as_usize();
@@ -209,27 +210,31 @@ impl PackedColumns {
                     return Err(tokens.refused(source, rows, place, found, piece));
                 }
                 let stored = &stored[range.start * tokens.width..range.end * tokens.width];
-                bytes.as_slice_mut()[at * tokens.width..(at + length) * tokens.width].copy_from_slice(stored);
-                at += length;
+                pack[at..at + stored.len()].copy_from_slice(stored);
+                at += stored.len();
             }
+            pack[at..].chunks_exact_mut(tokens.width).for_each(|value| value.copy_from_slice(&tokens.pad));
         }
-        let data = ArrayData::builder(tokens.item.clone()).len(num_values).add_buffer(bytes.into());
+        let num_values = self.length * rows.packs.len();
+        let data = ArrayData::builder(tokens.item.clone()).len(num_values).add_buffer(memory.freeze());
         Ok(make_array(data.build().map_err(Error::arrow)?))
     }
 
-    /// Returns a column with a number for each token, from the index of the document in its pack and that of the token in
-    /// the document. It is zero for padding.
-    fn per_token(&self, rows: PackedRows<'_>, field: &FieldRef, number: impl Fn(i32, i32) -> i32) -> Result<ArrayRef> {
-        let mut numbers = vec![0i32; self.length * rows.packs.len()];
-        for (pieces, numbers) in rows.packs.iter().zip(numbers.chunks_exact_mut(self.length)) {
-            let mut at = 0;
-            for (document, piece) in (0..).zip(pieces) {
-                let end = at + to_usize(piece.length);
-                (0..).zip(&mut numbers[at..end]).for_each(|(token, value)| *value = number(document, token));
-                at = end;
-            }
-        }
-        self.sequences(Arc::new(PrimitiveArray::<Int32Type>::new(ScalarBuffer::from(numbers), None)), field)
+    /// Returns a column with a number for each token, which `write` writes for a pack.
+    fn per_token(
+        &self,
+        rows: PackedRows<'_>,
+        field: &FieldRef,
+        pool: &BufferPool,
+        write: impl Fn(&[DocumentPiece], &mut [i32]),
+    ) -> Result<ArrayRef> {
+        let num_values = self.length * rows.packs.len();
+        let mut memory = pool.take(num_values * size_of::<i32>())?;
+        let unaligned = |_| Error::Internal { reason: "memory of a pool is not aligned".into() };
+        let numbers: &mut [i32] = bytemuck::try_cast_slice_mut(memory.as_mut()).map_err(unaligned)?;
+        rows.packs.iter().zip(numbers.chunks_exact_mut(self.length)).for_each(|(pack, numbers)| write(pack, numbers));
+        let numbers = ScalarBuffer::new(memory.freeze(), 0, num_values);
+        self.sequences(Arc::new(PrimitiveArray::<Int32Type>::new(numbers, None)), field)
     }
 
     /// Returns the column with the ends of the documents of each pack, after a zero. The padding is the last document.

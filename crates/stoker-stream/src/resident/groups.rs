@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use arrow_array::{ArrayRef, UInt64Array};
+use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
-use arrow_select::take::take;
-use stoker_batch::{Held, Slots};
+use stoker_batch::{BufferPool, Held, Slots, interleave_column};
 use stoker_sql::ResolvedRows;
 use stoker_types::to_usize;
 
@@ -158,8 +157,8 @@ impl Shared {
         let light = reader.read_light(source, &found);
         let ((light, mut damaged), gathered) = futures::try_join!(light, reader.gather(0, requests))?;
         note(&mut damaged, gathered);
-        let (bad, light) = (found.bad(&damaged), found.arrays(source, light)?);
-        let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &addrs, &bad)?));
+        let (bad, light) = (found.bad(&damaged), found.arrays(source, light, self.scan.pool())?);
+        let group = |draft: Draft| Ok::<_, Error>(Arc::new(draft.group(&light, &addrs, &bad, self.scan.pool())?));
         let groups = drafts.into_iter().map(|draft| draft.map(group).transpose()).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock();
         let mut add = |group: Option<_>| kept.add(group?, self.rows_per_block);
@@ -240,8 +239,15 @@ impl Shared {
 }
 
 impl Draft {
-    /// Makes the group, whose slots must be filled. `light`, `addrs` and `bad` are those of the whole arrival.
-    fn group(self, light: &[Option<ArrayRef>], addrs: &[Vec<u64>], bad: &BTreeMap<usize, Damage>) -> Result<DueGroup> {
+    /// Makes the group, whose slots must be filled. `light`, `addrs` and `bad` are those of the whole arrival. The memory of
+    /// lists of numbers comes from `pool`.
+    fn group(
+        self,
+        light: &[Option<ArrayRef>],
+        addrs: &[Vec<u64>],
+        bad: &BTreeMap<usize, Damage>,
+        pool: &BufferPool,
+    ) -> Result<DueGroup> {
         let Self { held, rows, blocks, slots } = self;
         let left = AtomicUsize::new(rows.len());
         let addrs = addrs.iter().map(|addrs| pick(addrs, &rows)).collect();
@@ -250,11 +256,11 @@ impl Draft {
             true => BTreeMap::new(),
             false => rows.iter().enumerate().filter_map(is_bad).collect(),
         };
-        let rows = UInt64Array::from(rows);
+        let places: Vec<(usize, usize)> = rows.iter().map(|row| (0, to_usize(*row))).collect();
         let of_group = |array: &Option<ArrayRef>| {
-            array.as_ref().map(|array| take(array, &rows, None).map_err(Error::arrow)).transpose()
+            array.as_ref().map(|array| interleave_column(&[array.as_ref()], &places, Some(pool))).transpose()
         };
-        let light = light.iter().map(of_group).collect::<Result<_>>()?;
+        let light = light.iter().map(of_group).collect::<stoker_batch::Result<_>>()?;
         let dense = slots.into_iter().map(|slots| slots.map(Slots::freeze).transpose());
         let dense = dense.collect::<stoker_batch::Result<_>>()?;
         Ok(DueGroup { dense, light, addrs, bad, blocks, left, _held: held })

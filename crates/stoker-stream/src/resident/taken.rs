@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow_array::Array;
-use arrow_select::interleave::interleave;
-use stoker_batch::SlotMut;
+use stoker_batch::{BufferPool, SlotMut, interleave_column};
 use stoker_types::{Stalls, to_usize};
 use tokio::task::yield_now;
 
@@ -76,7 +75,8 @@ impl Shared {
                 Some(read_rows(reader, found, absent_claims).await?)
             }
         };
-        let mut rows = places.rows(self.plan.inner.columns().len(), self.plan.inner.num_tables(), absent)?;
+        let (columns, tables) = (self.plan.inner.columns().len(), self.plan.inner.num_tables());
+        let mut rows = places.rows(columns, tables, absent, self.scan.pool())?;
         if self.keeps_dense {
             for (column, slots) in present.into_iter().enumerate() {
                 places.copy(column, slots).await?;
@@ -174,8 +174,9 @@ impl Located {
         Ok(())
     }
 
-    /// Returns the rows without their dense columns. `absent` are those of the rows that are not in memory.
-    fn rows(&self, num_columns: usize, num_tables: usize, absent: Option<Rows>) -> Result<Rows> {
+    /// Returns the rows without their dense columns. `absent` are those of the rows that are not in memory. The memory of
+    /// lists of numbers comes from `pool`.
+    fn rows(&self, num_columns: usize, num_tables: usize, absent: Option<Rows>, pool: &BufferPool) -> Result<Rows> {
         let mut light = Vec::with_capacity(num_columns);
         for column in 0..num_columns {
             let arrays = self.groups.iter().filter_map(|(_, group)| group.light[column].as_deref());
@@ -183,7 +184,7 @@ impl Located {
             let arrays: Vec<&dyn Array> = arrays.collect();
             light.push(match arrays.is_empty() {
                 true => None,
-                false => Some(interleave(&arrays, &self.rows).map_err(Error::arrow)?),
+                false => Some(interleave_column(&arrays, &self.rows, Some(pool))?),
             });
         }
         let of_table = |table: usize| {
