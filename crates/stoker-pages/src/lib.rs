@@ -8,9 +8,9 @@
 //!
 //! Lance stores a list of numbers in chunks of about 1,024 numbers ("mini-blocks"), each with the compressed numbers and
 //! with levels that say where rows begin. Its decoder joins the levels of many chunks, takes them apart number by number,
-//! and copies the numbers twice. [`gather_lists`] decodes the levels of one chunk at a time to runs of numbers, and copies
-//! the runs of the wanted rows to where they belong in the result, in any order. The numbers of a chunk are decompressed
-//! by Lance's own functions, so that all of its compressions are read.
+//! and copies the numbers twice. [`gather_lists`] decodes the levels of one chunk at a time to runs of numbers. Then it
+//! unpacks the numbers of each chunk to where they belong in the result, or copies the runs of the wanted rows there, in
+//! any order. Compressions other than the usual ones are left to Lance's own functions, so that all of them are read.
 //!
 //! [`misplaced`] checks the offsets of all pages of a file.
 //!
@@ -18,12 +18,15 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
-mod chunk_levels;
+mod chunk_parts;
 mod error;
 mod layout;
+mod levels;
 mod list_chunks;
 mod list_page;
+mod list_runs;
 mod lists;
+mod numbers;
 
 pub use error::{BadPage, Unsupported};
 pub use layout::{have_rows, misplaced};

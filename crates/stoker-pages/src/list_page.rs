@@ -1,20 +1,16 @@
 //! The description of a page of lists.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use lance_encoding::buffer::LanceBuffer;
-use lance_encoding::compression::{
-    BlockDecompressor, DecompressionStrategy, DefaultDecompressionStrategy, MiniBlockDecompressor,
-};
-use lance_encoding::data::DataBlock;
 use lance_encoding::decoder::{PageEncoding, PageInfo};
 use lance_encoding::format::metadata::page_layout::Layout;
 use lance_encoding::format::metadata::{MiniBlockLayout, RepDefLayer};
 
-use crate::chunk_levels::ListLevels;
+use crate::chunk_parts::NUMBER_BUFFERS_MAX;
 use crate::error::Result;
-use crate::{BadPage, ListChunks, Unsupported};
+use crate::levels::{LevelCodec, ListLevels};
+use crate::numbers::NumberCodec;
+use crate::{ListChunks, Unsupported};
 
 /// A page of lists of numbers, each of which is one row.
 #[derive(Clone, Debug)]
@@ -23,18 +19,14 @@ pub struct ListPage {
     pub(crate) num_items: u64,
     /// Whether chunks may be larger than 32 KiB, which gives wider fields.
     pub(crate) has_large_chunks: bool,
-    pub(crate) num_value_buffers: usize,
-    /// The bytes of a number.
-    pub(crate) width: usize,
+    /// The number of buffers of compressed numbers in each chunk.
+    pub(crate) num_buffers: usize,
     pub(crate) levels: ListLevels,
-    values: Arc<dyn MiniBlockDecompressor>,
+    pub(crate) numbers: NumberCodec,
     sizes: Range<u64>,
     data: Range<u64>,
     row_counts: Range<u64>,
 }
-
-/// The most buffers of values in a chunk. Pages with more are left to Lance.
-const VALUE_BUFFERS_MAX: u64 = 8;
 
 impl ListPage {
     /// Checks that this crate decodes a page of a column. `width` are the bytes of each number of its lists.
@@ -52,7 +44,7 @@ impl ListPage {
         if layout.dictionary.is_some() {
             return unsupported("a page has a dictionary");
         }
-        if layout.repetition_index_depth != 1 || layout.num_buffers > VALUE_BUFFERS_MAX {
+        if layout.repetition_index_depth != 1 || layout.num_buffers > NUMBER_BUFFERS_MAX as u64 {
             return unsupported("a page has another index of its rows");
         }
         let [sizes, data, row_counts] = page.buffer_offsets_and_sizes[..] else {
@@ -65,15 +57,14 @@ impl ListPage {
         if data.end - data.start > u64::from(u32::MAX) || page.num_rows > u64::from(u32::MAX) {
             return unsupported("a page is larger than 4 GiB");
         }
-        let (levels, values) = decompressors(layout)?;
+        let (levels, numbers) = codecs(layout, width)?;
         Ok(Self {
             num_rows: page.num_rows,
             num_items: layout.num_items,
             has_large_chunks: layout.has_large_chunk,
-            num_value_buffers: usize::try_from(layout.num_buffers).unwrap_or_default(),
-            width,
+            num_buffers: usize::try_from(layout.num_buffers).unwrap_or_default(),
             levels,
-            values,
+            numbers,
             sizes,
             data,
             row_counts,
@@ -102,27 +93,10 @@ impl ListPage {
     pub fn chunk_index(&self, sizes: &[u8], row_counts: &[u8]) -> Result<ListChunks> {
         ListChunks::parse(self, sizes, row_counts)
     }
-
-    /// Decompresses the numbers of a chunk.
-    pub(crate) fn decompress(&self, buffers: Vec<LanceBuffer>, num_items: u64) -> Result<LanceBuffer> {
-        let block = self.values.decompress(buffers, num_items).map_err(BadPage::new)?;
-        let DataBlock::FixedWidth(block) = block else {
-            return Err(BadPage::new(format!("a chunk of numbers holds {}", block.name())));
-        };
-        let bytes = num_items.checked_mul(self.width as u64);
-        if block.bits_per_value != self.width as u64 * 8 || bytes.is_none_or(|bytes| (block.data.len() as u64) < bytes)
-        {
-            let (bits, length) = (block.bits_per_value, block.data.len());
-            return Err(BadPage::new(format!("{num_items} numbers of a chunk have {length} bytes, {bits} bits each")));
-        }
-        Ok(block.data)
-    }
 }
 
-type Decompressors = (ListLevels, Arc<dyn MiniBlockDecompressor>);
-
-/// Returns how the levels and the numbers of a page are decompressed.
-fn decompressors(layout: &MiniBlockLayout) -> std::result::Result<Decompressors, Unsupported> {
+/// Returns how the levels and the numbers of a page are compressed.
+fn codecs(layout: &MiniBlockLayout, width: usize) -> std::result::Result<(ListLevels, NumberCodec), Unsupported> {
     let unsupported = |reason| Unsupported { reason };
     let (has_nulls, has_empty) = match layout.layers[..] {
         [item, list] if item == RepDefLayer::RepdefAllValidItem as i32 => match RepDefLayer::try_from(list) {
@@ -134,18 +108,11 @@ fn decompressors(layout: &MiniBlockLayout) -> std::result::Result<Decompressors,
         },
         _ => return Err(unsupported("a page has nulls in its lists, or deeper lists")),
     };
-    let strategy = DefaultDecompressionStrategy::default();
-    let block = |encoding| -> std::result::Result<Arc<dyn BlockDecompressor>, Unsupported> {
-        let made = strategy.create_block_decompressor(encoding);
-        made.map(Arc::from).map_err(|_| unsupported("a page has levels of an unknown encoding"))
-    };
     let Some(rep) = &layout.rep_compression else { return Err(unsupported("a page has no levels")) };
-    let def = layout.def_compression.as_ref().map(block).transpose()?;
+    let def = layout.def_compression.as_ref().map(LevelCodec::try_new).transpose()?;
     if def.is_some() != (has_nulls || has_empty) {
         return Err(unsupported("a page has other levels than its lists"));
     }
-    let Some(values) = &layout.value_compression else { return Err(unsupported("a page has no values")) };
-    let values = strategy.create_miniblock_decompressor(values, &strategy);
-    let values = values.map_err(|_| unsupported("a page has numbers of an unknown encoding"))?;
-    Ok((ListLevels { rep: block(rep)?, def, has_nulls }, values.into()))
+    let Some(numbers) = &layout.value_compression else { return Err(unsupported("a page has no values")) };
+    Ok((ListLevels { rep: LevelCodec::try_new(rep)?, def, has_nulls }, NumberCodec::try_new(numbers, width)?))
 }

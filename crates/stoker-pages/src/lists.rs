@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, GenericListArray, OffsetSizeTrait, make_array};
-use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, FieldRef};
 use bytes::Bytes;
-use lance_encoding::buffer::LanceBuffer;
-use stoker_batch::{BufferPool, Pooled};
+use stoker_batch::{BufferPool, RowMemory};
 use stoker_types::catch_panic;
 
-use crate::chunk_levels::ChunkLevels;
+use crate::chunk_parts::ChunkParts;
 use crate::error::Result;
+use crate::list_runs::{NumberRun, OpenChunk, Runs};
+use crate::numbers::{Compressed, NumberCodec, Scratch};
 use crate::{BadPage, ListChunks, ListPage};
 
 /// Rows of a page, and the chunks that hold them.
@@ -50,123 +51,6 @@ pub fn gather_lists(
     catch_panic(gather, BadPage::new)
 }
 
-/// The number of levels that are passed over together.
-const LEVELS_AT_ONCE: usize = 32;
-
-/// Successive numbers of a row.
-struct ValueRun {
-    /// The number of the row among all that are read.
-    row: usize,
-    /// The index of the first number in its chunk.
-    start: usize,
-    length: usize,
-}
-
-/// A chunk of which numbers are wanted.
-struct OpenChunk<'a> {
-    page: &'a ListPage,
-    values: Vec<LanceBuffer>,
-    num_items: u64,
-    runs: Vec<ValueRun>,
-}
-
-/// The runs of numbers of all rows.
-#[derive(Default)]
-struct Runs<'a> {
-    chunks: Vec<OpenChunk<'a>>,
-    /// The number of numbers of each row.
-    lengths: Vec<usize>,
-    /// The rows that are null.
-    nulls: Vec<usize>,
-}
-
-impl<'a> Runs<'a> {
-    /// Finds the runs of the rows of a page.
-    fn add(&mut self, rows: &'a PageRows) -> Result<()> {
-        let PageRows { page, chunks, rows, read } = rows;
-        let first_row = self.lengths.len();
-        self.lengths.resize(first_row + rows.len(), 0);
-        let mut left = rows.iter().copied().enumerate().peekable();
-        let mut current: Option<usize> = None;
-        let mut before: Option<usize> = None;
-        for (number, bytes) in read {
-            let levels = ChunkLevels::try_new(page, bytes)?;
-            let is_continued = number.checked_sub(1).is_some_and(|last| before == Some(last) && chunks.continues(last));
-            if !is_continued {
-                current = None;
-            }
-            before = Some(*number);
-            let num_items = chunks.num_items(*number);
-            let mut next_row = chunks.rows_before(*number);
-            let mut runs = Vec::new();
-            let mut start = 0;
-            let mut begin = |item: usize, current: &mut Option<usize>, start: &mut usize| {
-                if let Some(row) = *current
-                    && item > *start
-                {
-                    runs.push(ValueRun { row, start: *start, length: item - *start });
-                }
-                *start = item;
-                *current = left.next_if(|(_, row)| *row == next_row).map(|(index, _)| first_row + index);
-                next_row += 1;
-            };
-            let mut items = 0;
-            match &levels.def {
-                None => {
-                    for item in row_begins(&levels.rep) {
-                        begin(item, &mut current, &mut start);
-                    }
-                    items = levels.rep.len();
-                }
-                Some(def) => {
-                    for (rep, def) in levels.rep.iter().zip(def.iter()) {
-                        if *rep != 0 {
-                            begin(items, &mut current, &mut start);
-                        }
-                        match def {
-                            0 => items += 1,
-                            1 if page.levels.has_nulls => self.nulls.extend(current),
-                            _ => {}
-                        }
-                    }
-                }
-            }
-            if items as u64 != num_items || next_row != chunks.rows_before(*number + 1) {
-                let (begun, rows) = (next_row, chunks.rows_before(*number + 1));
-                return Err(BadPage::new(format!(
-                    "chunk {number} of a page has {items} numbers and ends at row {begun}, not {num_items} and {rows}"
-                )));
-            }
-            if let Some(row) = current
-                && items > start
-            {
-                runs.push(ValueRun { row, start, length: items - start });
-            }
-            for run in &runs {
-                self.lengths[run.row] += run.length;
-            }
-            if !runs.is_empty() {
-                self.chunks.push(OpenChunk { page, values: levels.values, num_items, runs });
-            }
-        }
-        match left.next() {
-            None => Ok(()),
-            Some((_, row)) => Err(BadPage::new(format!("no chunk of the page has its row {row}"))),
-        }
-    }
-}
-
-/// Returns the indexes of the levels with which rows begin. Most levels are those of numbers within a row, and are zero:
-/// they are passed over together.
-fn row_begins(levels: &[u16]) -> impl Iterator<Item = usize> {
-    let several = levels.chunks(LEVELS_AT_ONCE).enumerate();
-    let with_rows = several.filter(|(_, levels)| levels.iter().fold(0, |all, level| all | level) != 0);
-    with_rows.flat_map(|(number, levels)| {
-        let begins = levels.iter().enumerate().filter(|(_, level)| **level != 0);
-        begins.map(move |(index, _)| number * LEVELS_AT_ONCE + index)
-    })
-}
-
 /// For each row, the indexes at which the result has it.
 struct Targets {
     /// The indexes, in the order of their rows.
@@ -200,32 +84,74 @@ impl Targets {
     }
 }
 
-/// The memory of an array's numbers.
-enum Numbers {
-    New(MutableBuffer),
-    Pooled(Pooled),
+/// Writes numbers to where they belong.
+struct Writer<'a> {
+    targets: Option<&'a Targets>,
+    /// For each row of the result, where its next number belongs, in bytes.
+    ends: Vec<usize>,
+    width: usize,
+    numbers: &'a mut [u8],
 }
 
-impl Numbers {
-    /// Returns memory with arbitrary content.
-    fn of_bytes(length: usize, pool: Option<&BufferPool>) -> Result<Self> {
-        match pool {
-            Some(pool) if length > 0 => pool.take(length).map(Self::Pooled).map_err(BadPage::new),
-            _ => Ok(Self::New(MutableBuffer::from_len_zeroed(length))),
+impl Writer<'_> {
+    /// Writes the runs of a chunk.
+    fn write(
+        &mut self,
+        codec: &NumberCodec,
+        compressed: Compressed<'_>,
+        runs: &[NumberRun],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let width = self.width;
+        if let Some(start) = self.start_of_all(runs, compressed.num_items)
+            && let Some(target) = self.numbers.get_mut(start..start + compressed.num_items * width)
+            && codec.decompress_to(compressed, target)?
+        {
+            self.advance(runs);
+            return Ok(());
+        }
+        let numbers = codec.decompress(compressed, scratch)?;
+        for NumberRun { row, start, length } in runs {
+            let run = &numbers[start * width..(start + length) * width];
+            let one = [*row];
+            for index in self.targets.map_or(&one[..], |targets| targets.of(*row)) {
+                let end = self.ends[*index] + run.len();
+                self.numbers[self.ends[*index]..end].copy_from_slice(run);
+                self.ends[*index] = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns where the numbers of a chunk begin in the result if all of them belong there one after the other.
+    fn start_of_all(&self, runs: &[NumberRun], num_items: usize) -> Option<usize> {
+        let mut next = 0;
+        let mut first_byte = None;
+        for NumberRun { row, start, length } in runs {
+            let byte = self.ends[self.only_target(*row)?];
+            let first = *first_byte.get_or_insert(byte);
+            if *start != next || byte != first + next * self.width {
+                return None;
+            }
+            next += length;
+        }
+        first_byte.filter(|_| next == num_items)
+    }
+
+    /// Notes that runs, each of which has one place in the result, are written.
+    fn advance(&mut self, runs: &[NumberRun]) {
+        for NumberRun { row, length, .. } in runs {
+            if let Some(index) = self.only_target(*row) {
+                self.ends[index] += length * self.width;
+            }
         }
     }
 
-    fn as_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::New(memory) => memory.as_slice_mut(),
-            Self::Pooled(memory) => memory.as_mut(),
-        }
-    }
-
-    fn freeze(self) -> Buffer {
-        match self {
-            Self::New(memory) => memory.into(),
-            Self::Pooled(memory) => memory.freeze(),
+    fn only_target(&self, row: usize) -> Option<usize> {
+        match self.targets.map(|targets| targets.of(row)) {
+            None => Some(row),
+            Some([index]) => Some(*index),
+            Some(_) => None,
         }
     }
 }
@@ -236,9 +162,9 @@ fn gather<O: OffsetSizeTrait>(
     item: &FieldRef,
     pool: Option<&BufferPool>,
 ) -> Result<ArrayRef> {
-    let mut runs = Runs::default();
-    pages.iter().try_for_each(|page| runs.add(page))?;
-    let Runs { chunks, lengths, nulls } = runs;
+    let mut found = Runs::default();
+    pages.iter().try_for_each(|page| found.add(page))?;
+    let Runs { chunks, runs, lengths, nulls, .. } = found;
     let targets = places.map(|places| Targets::new(lengths.len(), places)).transpose()?;
     let lengths_of_rows: Vec<usize> = match places {
         None => lengths,
@@ -250,28 +176,21 @@ fn gather<O: OffsetSizeTrait>(
         BadPage::new("the rows have more than 2^31 numbers together: read fewer rows at a time, or store a large list")
     })?;
     let width = item.data_type().primitive_width().unwrap_or_default();
-    let mut ends: Vec<usize> =
+    let ends =
         lengths_of_rows.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length) * width)).collect();
-    let mut numbers_of_rows = Numbers::of_bytes(num_items * width, pool)?;
-    let values = numbers_of_rows.as_mut();
-    for chunk in chunks {
-        let OpenChunk { page, values: buffers, num_items, runs } = chunk;
-        if page.width != width {
-            return Err(BadPage::new(format!("numbers of {} bytes are no {}", page.width, item.data_type())));
+    let mut memory = RowMemory::of_bytes(num_items * width, pool).map_err(BadPage::new)?;
+    let mut writer = Writer { targets: targets.as_ref(), ends, width, numbers: &mut memory };
+    let mut scratch = Scratch::default();
+    for OpenChunk { page, bytes, num_items, runs: of_chunk } in chunks {
+        if page.numbers.width != width {
+            let stored = page.numbers.width;
+            return Err(BadPage::new(format!("numbers of {stored} bytes are no {}", item.data_type())));
         }
-        let numbers = page.decompress(buffers, num_items)?;
-        for ValueRun { row, start, length } in runs {
-            let run = &numbers[start * width..(start + length) * width];
-            let one = [row];
-            for index in targets.as_ref().map_or(&one[..], |targets| targets.of(row)) {
-                let end = ends[*index] + run.len();
-                values[ends[*index]..end].copy_from_slice(run);
-                ends[*index] = end;
-            }
-        }
+        let parts = ChunkParts::parse(page, bytes)?;
+        let compressed = Compressed { chunk: bytes, buffers: parts.numbers(), num_items };
+        writer.write(&page.numbers, compressed, &runs[of_chunk], &mut scratch)?;
     }
-    let values =
-        ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(numbers_of_rows.freeze()).build();
+    let values = ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(memory.freeze()).build();
     let values = make_array(values.map_err(BadPage::new)?);
     let nulls = (!nulls.is_empty()).then(|| {
         let mut valid = BooleanBufferBuilder::new(num_rows);
