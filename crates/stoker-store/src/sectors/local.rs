@@ -17,6 +17,7 @@ use rustix::fs::fstat;
 use rustix::io::{Errno, pread};
 use stoker_types::to_usize;
 
+use super::read_memory::ReadMemory;
 use super::store::Fetched;
 use crate::cached_read::preadv_cached;
 
@@ -33,9 +34,12 @@ const OPEN_FOR: Duration = Duration::from_secs(60);
 /// The maximum number of bytes that a task reads on its own thread: longer reads would delay the thread's other tasks.
 pub(super) const READ_NOW_MAX: u64 = 1 << 20;
 
-/// Local files that were read recently and are kept open.
+/// Local files that were read recently and are kept open, and the memory that is kept for reads of them.
 #[derive(Debug, Default)]
-pub(super) struct OpenFiles(Mutex<HashMap<Path, OpenFile>>);
+pub(super) struct OpenFiles {
+    files: Mutex<HashMap<Path, OpenFile>>,
+    memory: Arc<ReadMemory>,
+}
 
 #[derive(Clone, Debug)]
 struct OpenFile {
@@ -47,11 +51,11 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    fn fetched(&self, path: &Path, start: u64, bytes: Vec<u8>) -> Fetched {
+    fn fetched(&self, path: &Path, start: u64, bytes: Bytes) -> Fetched {
         let (last_modified, size) = (self.last_modified.into(), self.size);
         let meta = ObjectMeta { location: path.clone(), last_modified, size, e_tag: None, version: None };
         let (attributes, extensions) = (Attributes::default(), Extensions::default());
-        Fetched { start, bytes: Bytes::from(bytes), meta, attributes, extensions }
+        Fetched { start, bytes, meta, attributes, extensions }
     }
 }
 
@@ -68,7 +72,7 @@ impl OpenFiles {
         let metadata = file.metadata()?;
         let (size, last_modified) = (metadata.len(), metadata.modified()?);
         let opened = OpenFile { file: Arc::new(file), size, last_modified, last_use: Instant::now() };
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         files.retain(|_, file| file.last_use.elapsed() < OPEN_FOR);
         if files.len() >= OPEN_MAX
             && let Some(oldest) = files.iter().min_by_key(|(_, file)| file.last_use).map(|(path, _)| path.clone())
@@ -80,14 +84,14 @@ impl OpenFiles {
     }
 
     fn kept(&self, path: &Path) -> Option<OpenFile> {
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         let opened = files.get_mut(path)?;
         opened.last_use = Instant::now();
         Some(opened.clone())
     }
 
     fn close(&self, path: &Path) {
-        self.0.lock().remove(path);
+        self.files.lock().remove(path);
     }
 }
 
@@ -130,7 +134,8 @@ fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetche
     if length > READ_NOW_MAX || fstat(&opened.file).ok()?.st_nlink == 0 {
         return None;
     }
-    let mut bytes = vec![0; to_usize(length)];
+    let mut memory = files.memory.take(to_usize(length));
+    let bytes = memory.as_mut();
     let mut filled = 0;
     while filled < bytes.len() {
         let rest = &mut [IoSliceMut::new(&mut bytes[filled..])];
@@ -141,7 +146,7 @@ fn read_now(files: &OpenFiles, path: &Path, range: &Range<u64>) -> Option<Fetche
             Err(_) => return None,
         }
     }
-    Some(opened.fetched(path, range.start, bytes))
+    Some(opened.fetched(path, range.start, memory.freeze()))
 }
 
 fn read_blocking(files: &OpenFiles, path: &Path, range: Option<Range<u64>>, from: ReadFrom) -> io::Result<Fetched> {
@@ -174,7 +179,7 @@ fn read_at(opened: &OpenFile, path: &Path, range: Option<Range<u64>>) -> io::Res
         }
     }
     bytes.truncate(length);
-    Ok(opened.fetched(path, range.start, bytes))
+    Ok(opened.fetched(path, range.start, bytes.into()))
 }
 
 /// Drops a file from the page cache. Only Linux can do this, and a file system may refuse; then the next read returns

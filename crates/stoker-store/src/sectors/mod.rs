@@ -24,6 +24,7 @@
 mod damage;
 mod known;
 mod local;
+mod read_memory;
 mod store;
 mod trailer;
 mod trailer_builder;
