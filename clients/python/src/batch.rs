@@ -1,7 +1,7 @@
 //! A training batch for Python.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, UInt64Array};
@@ -9,7 +9,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Field, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use stoker_batch::{BatchBuckets, Windows};
+use stoker_batch::{BatchBuckets, BufferPool, RowMemory, Windows};
 use stoker_columns::ragged::{Padding, RaggedValues, ragged_values};
 use stoker_columns::{MASK_KEY, Mismatch, column_validity, dense_values};
 use stoker_decode::{bucket_row_seed, sample_seed};
@@ -23,6 +23,12 @@ use crate::stream_handle::pairs;
 
 /// The name with which the seeds of rows are made, where the seeds of decoders have the name of a column. Not a column.
 const ROW_DRAWS: &str = "stoker.PerRow";
+
+/// The bytes of memory for padded rows that are kept for the next batches.
+const PADDED_BYTES_KEPT: usize = 64 << 20;
+
+/// The memory of padded rows. New memory costs more than what is written to it.
+static PADDED_MEMORY: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(PADDED_BYTES_KEPT));
 
 /// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
@@ -163,7 +169,8 @@ impl Batch {
             truncates: padding.truncate,
             needs_mask: padding.mask,
         };
-        let padded = py.detach(|| ragged.padded(&padding, element_len, first_axis));
+        let take = |bytes| RowMemory::of_bytes(bytes, Some(&PADDED_MEMORY)).map_err(|refused| refused.to_string());
+        let padded = py.detach(|| ragged.padded_in(&padding, element_len, first_axis, take));
         let padded = padded.map_err(|wrong| self.refuse(py, index, &wrong))?;
         let array = |values: ArrayRef| Py::new(py, ArrowArray::from_values(values));
         let lengths = array(Arc::new(Int64Array::from(padded.lengths)))?;

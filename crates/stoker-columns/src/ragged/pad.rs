@@ -1,9 +1,10 @@
 //! Rows of different lengths in an array of one shape.
 
 use std::iter;
+use std::ops::DerefMut;
 
 use arrow_array::{Array, ArrayRef, UInt8Array, make_array};
-use arrow_buffer::{MutableBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
 
 use super::RaggedValues;
 use crate::Mismatch;
@@ -52,6 +53,21 @@ impl RaggedValues {
     /// # Errors
     /// A row that is too long, and padded rows of more than [`PADDED_BYTES_MAX`].
     pub fn padded(&self, padding: &Padding, element_len: usize, first_axis: usize) -> Result<Padded, Mismatch> {
+        self.padded_in(padding, element_len, first_axis, |bytes| Ok(MutableBuffer::from_len_zeroed(bytes)))
+    }
+
+    /// Returns all rows in one array, as [`RaggedValues::padded`] does. `take` takes the memory of a number of bytes, whose
+    /// content may be arbitrary.
+    ///
+    /// # Errors
+    /// As [`RaggedValues::padded`]; the reason of `take`.
+    pub fn padded_in<M: DerefMut<Target = [u8]> + Into<Buffer>>(
+        &self,
+        padding: &Padding,
+        element_len: usize,
+        first_axis: usize,
+        take: impl FnOnce(usize) -> Result<M, String>,
+    ) -> Result<Padded, Mismatch> {
         let (num_rows, mut dims) = (self.num_rows(), self.longest());
         if let Some(longest) = dims.get_mut(first_axis) {
             match padding.length {
@@ -76,24 +92,32 @@ impl RaggedValues {
         let data = self.values.to_data();
         let stored = data.buffers().first().map_or(&[][..], |buffer| buffer.as_slice());
         let stored = stored.get(data.offset() * width..).unwrap_or_default();
-        let mut bytes = MutableBuffer::from_len_zeroed(num_bytes);
-        if padding.fill.iter().any(|byte| *byte != 0) {
-            bytes.as_slice_mut().chunks_exact_mut(width).for_each(|slot| slot.copy_from_slice(&padding.fill));
-        }
+        let refused = |reason| Mismatch::new(None, format!("{num_bytes} bytes of memory for padded rows"), reason);
+        let mut memory = take(num_bytes).map_err(refused)?;
+        let bytes = memory.get_mut(..num_bytes).ok_or_else(|| refused("less".into()))?;
         let unit = element_len * width;
         let mut mask = padding.needs_mask.then(|| vec![0u8; num_slots]);
+        let mut filled = 0;
         self.runs(&dims, &mut |from, to, count| {
-            let source = stored.get(from * unit..(from + count) * unit);
-            let target = bytes.as_slice_mut().get_mut(to * unit..(to + count) * unit);
-            if let Some((source, target)) = source.zip(target) {
+            let source = stored.get(from * unit..(from + count) * unit).unwrap_or_default();
+            let (start, end) = (to * unit, to * unit + source.len());
+            if let Some(gap) = bytes.get_mut(filled..start) {
+                fill(gap, &padding.fill);
+            }
+            if let Some(target) = bytes.get_mut(start..end) {
                 target.copy_from_slice(source);
             }
+            filled = end;
             if let Some(slots) = mask.as_mut().and_then(|mask| mask.get_mut(to..to + count)) {
                 slots.fill(1);
             }
         });
+        if let Some(gap) = bytes.get_mut(filled..) {
+            fill(gap, &padding.fill);
+        }
 
-        let values = data.into_builder().len(num_slots * element_len).offset(0).nulls(None).buffers(vec![bytes.into()]);
+        let values =
+            data.into_builder().len(num_slots * element_len).offset(0).nulls(None).buffers(vec![memory.into()]);
         let values = values.build().map_err(|error| Mismatch::new(None, "padded rows", error.to_string()))?;
         let axes = if self.sizes.is_some() { 0..dims.len() } else { 0..1 };
         let lengths = (0..num_rows).flat_map(|row| axes.clone().map(move |axis| (row, axis)));
@@ -126,7 +150,7 @@ impl RaggedValues {
     }
 
     /// Calls `visit` for each run of neighbouring elements that stay neighbours: where it begins among the elements, where
-    /// it goes in an array of rows of the sizes `dims`, and the number of elements.
+    /// it goes in an array of rows of the sizes `dims`, and the number of elements. Where they go ascends.
     fn runs(&self, dims: &[usize], visit: &mut impl FnMut(usize, usize, usize)) {
         if self.sizes.is_none() {
             return self.list_runs(0, 0..self.num_rows(), 0, dims, visit);
@@ -157,6 +181,23 @@ impl RaggedValues {
                 self.list_runs(level + 1, start..start + count, to, dims, visit);
             }
         }
+    }
+}
+
+/// Fills memory with an element.
+fn fill(memory: &mut [u8], element: &[u8]) {
+    fn repeat<const WIDTH: usize>(memory: &mut [u8], element: &[u8]) {
+        if let Some(element) = element.first_chunk::<WIDTH>() {
+            memory.as_chunks_mut::<WIDTH>().0.fill(*element);
+        }
+    }
+    match element.len() {
+        _ if element.iter().all(|byte| *byte == 0) => memory.fill(0),
+        1 => repeat::<1>(memory, element),
+        2 => repeat::<2>(memory, element),
+        4 => repeat::<4>(memory, element),
+        8 => repeat::<8>(memory, element),
+        width => memory.chunks_exact_mut(width).for_each(|slot| slot.copy_from_slice(element)),
     }
 }
 
