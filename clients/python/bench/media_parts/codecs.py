@@ -29,7 +29,7 @@ _RANGE_BYTES, _GETS = 4 << 20, 8
 
 def pairs(folder: Path, bucket: str, endpoint: Callable[[], str], divisor: int) -> Iterator[Pair]:
     """Yields the pairs: each reads all tensors through the server of ``folder``, which has a limit, by a new lake."""
-    num_rows = max(16_384 // divisor, 64)
+    num_rows = max(65_536 // divisor, 64)
     lake = stoker.connect(str(folder / bucket / "lake"))
 
     def pair(codec: str | None, beside: str, other: Callable[[], Figure], bar: Any) -> Pair:
