@@ -41,7 +41,8 @@ impl RowBuckets {
     ///
     /// # Errors
     /// [`Error::EpochColumn`](crate::Error::EpochColumn) for a column that the query does not have, or that has no lengths,
-    /// and for a row that is too long under [`LongerRows::Error`]; [`Error::BadRow`](crate::Error::BadRow); errors of reading.
+    /// and for a row that is too long under [`LongerRows::Error`]; [`Error::BadRow`](crate::Error::BadRow); errors of
+    /// reading.
     pub async fn read(source: &SourcePlan, options: &BucketOptions, is_shuffled: bool, seed: u64) -> Result<Self> {
         let column = EpochColumn::find(source, "bucket", &options.column)?;
         let data_type = column.data_type();

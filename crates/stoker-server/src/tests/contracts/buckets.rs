@@ -49,9 +49,9 @@ fn bucketed() -> impl Strategy<Value = Bucketed> {
     parts.prop_map(|(case, options, resumed, position)| Bucketed { case, options, resumed, position })
 }
 
-/// Longer rows than a bucket may have are refused, if that is asked for. Else each row is in one bucket, with its own values
-/// and address, and a bucket of several rows keeps its budget. All ranks,
-/// transports and resumes get the same buckets at the same positions, and their receipts prove that each came once.
+/// Rows that are longer than a bucket are refused, if that is asked for. Otherwise each row is in one bucket, with its own
+/// values and address, and a bucket of several rows keeps its budget. All ranks, transports and resumes get the same buckets
+/// at the same positions, and their receipts prove that each came once.
 async fn buckets_have_each_row_once(lab: &Lab, bucketed: &Bucketed) -> TestCaseResult {
     let Bucketed { case, options, resumed, position } = bucketed;
     let connection = lab.connection(case.num_endpoints);
