@@ -1,17 +1,16 @@
 //! Gathers rows of blocks that are read as a whole: for other streams of the process, or for a cache.
 
-use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use futures::future::{try_join, try_join_all, try_join3};
-use stoker_batch::{SlotMut, Slots};
+use stoker_batch::SlotMut;
 use stoker_lake::DenseColumn;
 use stoker_types::to_usize;
 
-use crate::block_range::{BlockRange, BlockRequest, key, num_bytes, runs, wanted_ranges};
-use crate::coalesce::{Piece, Read};
+use crate::block_range::{BlockRange, BlockRequest, file, key, runs, wanted_ranges};
+use crate::coalesce::Read;
 use crate::runs::RowRun;
 use crate::shared_reads::Membership;
 use crate::verify::{addresses, expect};
@@ -173,7 +172,7 @@ impl ChunkScan {
     ) -> Result<Vec<BadRow>> {
         let Some(cache) = self.cache() else { return self.gather(name, column, rows).await };
         let _memory = cache.enter(range.length).await?;
-        match self.kept_range(column, &range).await? {
+        match self.kept_range(range.key(column)?, range.num_bytes()?).await? {
             Some(bytes) => self.copy_rows(name, column, range.read(name, column, rows)?, bytes).await,
             None => self.gather(name, column, rows).await,
         }
@@ -186,7 +185,7 @@ impl ChunkScan {
         };
         let (fragment, start, end) = (first.fragment, first.offset, last.offset + last.length);
         let _memory = cache.enter(end - start).await?;
-        let bytes = self.read_store(column, fragment, start..end).await?;
+        let bytes = self.read_store(&file(column, fragment)?.reader, start..end).await?;
         let (mut chunks, mut copies) = (Vec::with_capacity(run.len()), Vec::with_capacity(run.len()));
         for (range, rows) in run {
             let bytes = bytes.slice_with_length(to_usize(range.offset - start), range.num_bytes()?);
@@ -201,32 +200,7 @@ impl ChunkScan {
     /// Returns the bytes of a range for a group: from the cache, or from the store, in which case the cache gets them
     /// too.
     pub(crate) async fn read_shared(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Buffer> {
-        if let Some(bytes) = self.kept_range(column, range).await? {
-            return Ok(bytes);
-        }
-        let bytes = self.read_store(column, range.fragment, range.offset..range.offset + range.length).await?;
-        if let Some(cache) = self.cache() {
-            cache.put(vec![(range.key(column)?, bytes.clone())], range.length);
-        }
-        Ok(bytes)
-    }
-
-    /// Reads bytes of a file into memory of the pool.
-    async fn read_store(&self, column: &DenseColumn, fragment: u32, range: Range<u64>) -> Result<Buffer> {
-        let memory = Slots::try_new(self.pool(), 1, num_bytes(range.end - range.start)?)?;
-        let pieces = vec![Piece::new(u64::from(fragment) << 32, 0, memory.claim(0)?)];
-        let mut read = Read::new(fragment, range.start, range.end - range.start, pieces);
-        self.read_remote(column, &mut read, false).await?;
-        read.finish();
-        Ok(memory.freeze()?)
-    }
-
-    /// Returns the bytes of a range from the cache; `None` if they are not there.
-    async fn kept_range(&self, column: &Arc<DenseColumn>, range: &BlockRange) -> Result<Option<Buffer>> {
-        let Some(cache) = self.cache().cloned() else { return Ok(None) };
-        let (key, length) = (range.key(column)?, range.num_bytes()?);
-        let (pool, stats) = (self.pool().clone(), self.stats().clone());
-        self.on_local_thread(move || Ok(cache.read(&key, length, &pool, &stats))).await
+        self.read_kept(&file(column, range.fragment)?.reader, range.offset..range.offset + range.length).await
     }
 
     /// Copies the rows of a read from the bytes of its range, and verifies them.
@@ -258,16 +232,9 @@ impl ChunkScan {
         let suspects = if is_short { work()? } else { self.on_local_thread(work).await? };
         let num_suspects = suspects.len();
         let bad = self.read_again(name, column, suspects).await?;
-        if bad.len() < num_suspects
-            && let Some(cache) = self.cache().cloned()
-        {
+        if bad.len() < num_suspects {
             // The bytes were damaged on their way from the store, and the cache may have got them.
-            let key = key(column, fragment, offset, length)?;
-            let work = move || {
-                cache.remove(&key);
-                Ok(())
-            };
-            self.on_local_thread(work).await?;
+            self.forget_range(key(column, fragment, offset, length)?).await?;
         }
         Ok(bad)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
 use futures::future::try_join;
 use stoker_batch::{BufferPool, SlotMut, Slots};
 use stoker_clock::Clock;
@@ -238,9 +239,12 @@ impl ChunkScan {
         Ok(())
     }
 
-    /// Reads a range of a file in an object store into memory of its own.
-    pub(crate) async fn read_remote_part(&self, reader: &RangeReader, range: Range<u64>) -> Result<Vec<u8>> {
-        self.remote.read_range(reader, range).await
+    /// Reads a range of a file in an object store, which is not empty, into memory of the pool.
+    pub(crate) async fn read_store(&self, reader: &RangeReader, range: Range<u64>) -> Result<Buffer> {
+        let bytes = range.end.saturating_sub(range.start);
+        let read = self.remote.read_range(reader, range, &self.pool).await?;
+        self.stats.add_read(Asked { requests: 1, bytes }, bytes);
+        Ok(read)
     }
 
     /// Returns the checksums of the rows at these addresses; an empty vector if rows are not verified.

@@ -31,6 +31,7 @@ mod local_threads;
 mod locator;
 mod members;
 mod remote;
+mod remote_target;
 mod request_limit;
 mod retry;
 mod row_cursor;

@@ -5,34 +5,29 @@
 //!  └──slow──► GET ──► memory       of the two, the first to finish fills the slots
 //! ```
 
-use std::io::IoSliceMut;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arrow_buffer::Buffer;
 use futures::future::{BoxFuture, Either, select};
+use stoker_batch::{BufferPool, Slots};
 use stoker_clock::Clock;
 use stoker_lake::{RangeBody, RangeReader};
 use stoker_types::{Moment, to_usize};
 
-use crate::coalesce::Read;
+use crate::block_range::num_bytes;
+use crate::coalesce::{Piece, Read};
 use crate::hedge::{Hedges, PATIENCE_MIN};
+use crate::remote_target::{Rest, Room, Target, Watched};
 use crate::request_limit::{Get, Requests, Turn};
 use crate::retry::Retries;
-use crate::row_cursor::RowCursor;
-use crate::verify::CHECKED_BYTES;
-use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy, with_retries};
-
-/// The maximum number of slices that one read from a body fills.
-const SLICES_MAX: usize = 128;
+use crate::{ChunkScanOptions, Error, IoStats, RequestLimit, Result, RetryPolicy};
 
 /// The time within which bytes that have arrived are reported.
 const REPORTED: Duration = Duration::from_millis(100);
-
-/// The maximum number of unwanted bytes that one read from a body skips.
-const SKIPPED_MAX: usize = 64 << 10;
 
 /// A file that answers GETs. Tests provide files whose responses fail.
 pub(crate) trait Source: Sync {
@@ -99,7 +94,7 @@ impl Remote {
         let mut hedges = self.hedges.as_ref().inspect(|hedges| hedges.add_read());
         let mut retries = Retries::new(self.policy, &self.clock);
         read.checks.restart();
-        let mut target = Target { read, done: 0, next: RowCursor::default(), hashes, skipped: Vec::new() };
+        let mut target = Target::new(read, hashes);
         loop {
             let before = target.done;
             let Err(error) = self.attempt(source, &mut target, &mut hedges).await else { return Ok(()) };
@@ -117,14 +112,17 @@ impl Remote {
         }
     }
 
-    /// Reads a range into memory of its own, with as many GETs as are needed.
+    /// Reads a range that is not empty into memory of a pool, as [`Remote::read`] does.
     ///
     /// # Errors
     /// As for [`Remote::read`].
-    pub async fn read_range<S: Source>(&self, source: &S, range: Range<u64>) -> Result<Vec<u8>> {
-        let _turn = self.requests.turn(range.end - range.start).await;
-        let attempt = || self.collect(source, range.clone());
-        with_retries(self.policy, &self.clock, |_: &Error| self.stats.add_retry(), attempt).await
+    pub async fn read_range<S: Source>(&self, source: &S, range: Range<u64>, pool: &BufferPool) -> Result<Buffer> {
+        let length = range.end.saturating_sub(range.start);
+        let memory = Slots::try_new(pool, 1, num_bytes(length)?)?;
+        let mut read = Read::new(0, range.start, length, vec![Piece::new(0, 0, memory.claim(0)?)]);
+        self.read(source, &mut read, false).await?;
+        read.finish();
+        Ok(memory.freeze()?)
     }
 
     /// Makes one GET for the missing bytes, or two if the first is slow and the read was not hedged before.
@@ -268,124 +266,4 @@ impl Remote {
 /// Describes a read, for error messages.
 fn reading<S: Source>(source: &S, range: &Range<u64>) -> String {
     format!("reading bytes {}..{} of {}", range.start, range.end, source.place())
-}
-
-/// Memory for exactly the bytes of a range.
-trait Room: Send {
-    /// Returns the memory for the next bytes: at least one slice.
-    fn slices(&mut self) -> Vec<IoSliceMut<'_>>;
-
-    /// Records that `count` bytes were written to the slices.
-    fn filled(&mut self, count: usize);
-}
-
-/// The unfilled rest of a buffer.
-struct Rest<'a> {
-    bytes: &'a mut [u8],
-}
-
-impl Room for Rest<'_> {
-    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
-        vec![IoSliceMut::new(self.bytes)]
-    }
-
-    fn filled(&mut self, count: usize) {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.bytes = bytes.split_at_mut(count).1;
-    }
-}
-
-/// The slots of a read, and a counter of how far they are filled.
-struct Watched<'a, 'b> {
-    target: &'a mut Target<'b>,
-    /// The offset of the read in its file.
-    start: u64,
-    at: &'a AtomicU64,
-}
-
-impl Room for Watched<'_, '_> {
-    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
-        self.target.slices()
-    }
-
-    fn filled(&mut self, count: usize) {
-        self.target.filled(count as u64);
-        self.at.store(self.start + self.target.done, Ordering::Relaxed);
-    }
-}
-
-/// The slots of a read, which are filled from the start of the read to its end.
-struct Target<'a> {
-    read: &'a mut Read,
-    /// The number of bytes that arrived.
-    done: u64,
-    /// The first row that is not full.
-    next: RowCursor,
-    /// Whether the checksums of rows are computed.
-    hashes: bool,
-    /// Memory for unwanted bytes; empty until the first gap.
-    skipped: Vec<u8>,
-}
-
-impl Target<'_> {
-    /// Returns the memory for the next bytes.
-    fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
-        let mut at = self.done;
-        let pieces = self.read.pieces.get_mut(self.next.piece..).unwrap_or_default();
-        if pieces.first().is_some_and(|piece| piece.at > at) {
-            self.skipped.resize(SKIPPED_MAX, 0);
-        }
-        let mut slices = Vec::with_capacity(pieces.len().min(SLICES_MAX));
-        let mut room = if self.hashes { CHECKED_BYTES } else { usize::MAX };
-        for piece in pieces.iter_mut().take(SLICES_MAX) {
-            if piece.at > at {
-                // A gap is only the first slice of a call, so that slices do not overlap.
-                if slices.is_empty() {
-                    let count = usize::try_from(piece.at - at).map_or(SKIPPED_MAX, |gap| gap.min(SKIPPED_MAX));
-                    slices.push(IoSliceMut::new(&mut self.skipped[..count]));
-                }
-                break;
-            }
-            let from = to_usize(at - piece.at);
-            let to = piece.slot.len().min(from.saturating_add(room));
-            at = piece.end();
-            slices.push(IoSliceMut::new(&mut piece.slot[from..to]));
-            room -= to - from;
-            if room == 0 {
-                break;
-            }
-        }
-        slices
-    }
-
-    /// Records that the next `count` bytes were written to the slices.
-    fn filled(&mut self, count: u64) {
-        self.done += count;
-        let Read { pieces, checks, .. } = &mut *self.read;
-        self.next.advance(pieces, self.done, |_, rows, row_bytes| {
-            if self.hashes {
-                checks.find(rows, row_bytes);
-            }
-        });
-    }
-
-    /// Copies into the slots those of `bytes` that are still missing. `bytes` begin at offset `at` of the read, up to
-    /// which no byte is missing.
-    fn put_missing(&mut self, at: u64, bytes: &[u8]) {
-        let known = to_usize(self.done.saturating_sub(at));
-        let mut missing = bytes.get(known..).unwrap_or_default();
-        while !missing.is_empty() {
-            let mut count = 0;
-            for mut slice in self.slices() {
-                let length = slice.len().min(missing.len() - count);
-                slice[..length].copy_from_slice(&missing[count..count + length]);
-                count += length;
-            }
-            if count == 0 {
-                return;
-            }
-            missing = &missing[count..];
-            self.filled(count as u64);
-        }
-    }
 }

@@ -305,6 +305,48 @@ fn bytes_that_were_damaged_before_they_were_kept_are_not_kept() {
 }
 
 #[test]
+fn ranges_are_kept_if_they_are_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    runtime().block_on(async {
+        let (column, cache) = (distant().await, open(folder.path(), 1 << 30).await);
+        let reader = &column.file(0).expect("a file").reader;
+        let scan = ChunkScan::new(ChunkScanOptions::default()).with_cache(Some(cache.clone()));
+        let read = async |freshness| {
+            let bytes = scan.read_range(reader, 100..50_100, freshness).await.expect("a range");
+            cache.settled().await;
+            bytes
+        };
+        let expected = read(Freshness::Any).await;
+        assert_eq!((expected.len(), files(folder.path()).len()), (50_000, 0), "others are not kept");
+        assert_eq!(read(Freshness::Kept).await, expected);
+        assert_eq!(read(Freshness::Kept).await, expected);
+        let totals = scan.stats().totals();
+        assert_eq!((totals.requests, totals.cache_miss_bytes, totals.cache_hit_bytes), (2, 50_000, 50_000));
+        let path = files(folder.path()).remove(0);
+        let damaged: Vec<u8> = expected.iter().map(|byte| byte ^ 1).collect();
+        write_entry(&path, &key_of(&path), &damaged).expect("written").persist(&path).expect("persisted");
+        assert_eq!(read(Freshness::Kept).await.as_slice(), damaged);
+        assert_eq!(read(Freshness::PastCache).await, expected);
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn a_full_folder_keeps_no_ranges() {
+    let folder = tempfile::tempdir().expect("a folder");
+    runtime().block_on(async {
+        let (column, cache) = (distant().await, open(folder.path(), 1_000).await);
+        let scan = ChunkScan::new(ChunkScanOptions::default()).with_cache(Some(cache.clone()));
+        let reader = &column.file(0).expect("a file").reader;
+        for _ in 0..2 {
+            scan.read_range(reader, 0..5_000, Freshness::Kept).await.expect("a range");
+            cache.settled().await;
+        }
+        assert_eq!((scan.stats().totals().requests, files(folder.path()).len()), (2, 0));
+    });
+}
+
+#[test]
 fn the_first_rows_wait_for_no_block() {
     let folder = tempfile::tempdir().expect("a folder");
     runtime().block_on(async {

@@ -38,6 +38,20 @@ fn the_second_get_wins() {
 }
 
 #[test]
+fn ranges_are_hedged_and_go_on_where_a_body_broke() {
+    let answers = vec![Answer::Body(vec![Step::Bytes(500), Step::Hang]), Answer::Body(vec![wait(10), REST])];
+    let trial = Trial::new(ChunkScanOptions::default(), answers);
+    assert_eq!(trial.time.run(trial.read_range()).expect("a range"), millis(1_010));
+    assert_eq!(trial.ranges(), [RANGE, 1_500..4_900]);
+    assert_eq!((trial.totals().hedges, trial.totals().hedges_won), (1, 1));
+    let broken = Answer::Body(vec![Step::Bytes(700), Step::Fail(ErrorKind::Unavailable)]);
+    let trial = Trial::new(ChunkScanOptions::default(), vec![broken]);
+    trial.time.run(trial.read_range()).expect("a range");
+    assert_eq!(trial.ranges(), [RANGE, 1_700..4_900]);
+    assert_eq!((trial.totals().hedges, trial.totals().retries), (0, 1));
+}
+
+#[test]
 fn the_first_get_wins() {
     let first = Answer::Body(vec![Step::Bytes(500), wait(1_500), REST]);
     let trial = check(vec![first, Answer::Body(vec![Step::Wrong(100), Step::Hang])], millis(1_500), (1, 0));

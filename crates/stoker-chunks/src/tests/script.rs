@@ -201,6 +201,13 @@ impl Trial {
         Ok(done)
     }
 
+    /// Reads the range into memory of its own, checks its bytes, and returns when the read was done.
+    pub async fn read_range(&self) -> Result<Duration> {
+        let bytes = self.remote.read_range(&self.script, RANGE, &BufferPool::new(0)).await?;
+        assert!(bytes.iter().copied().eq(RANGE.map(byte)));
+        Ok(self.elapsed())
+    }
+
     /// The time since the file was made.
     pub fn elapsed(&self) -> Duration {
         self.time.now() - Moment::START

@@ -8,6 +8,7 @@
 //!
 //! Neither the specification of a stream nor its order know about clips.
 
+mod found_frames;
 mod reads;
 mod value_files;
 
@@ -49,6 +50,13 @@ pub(crate) struct ClipColumn {
     pub clip: VideoClip,
     /// The index of the column with the starts.
     pub start: Option<usize>,
+}
+
+impl ClipColumn {
+    /// Whether a row has the same frames in every epoch, on every rank and in every job.
+    pub fn has_fixed_frames(&self) -> bool {
+        self.clip.start != Start::Random
+    }
 }
 
 impl StreamClips {

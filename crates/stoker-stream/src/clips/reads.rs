@@ -1,18 +1,18 @@
 //! Reads the clips of rows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::LargeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use futures::future::try_join_all;
-use stoker_chunks::{ChunkScan, Freshness};
+use stoker_chunks::ChunkScan;
 use stoker_decode::{Number, draw_start, numbers, sample_seed};
-use stoker_lake::{RangeReader, Table};
-use stoker_video::{CheckedIndex, ClipBytes, Packets, Pieces, Position, Start, VideoClip};
+use stoker_lake::Table;
+use stoker_video::{CheckedIndex, ClipBytes, Position, Start, VideoClip};
 
+use super::found_frames::FoundFrames;
 use super::{ClipColumn, index_of};
 use crate::found_rows::SourceRows;
 use crate::light::take_verified;
@@ -42,19 +42,6 @@ enum ClipPart {
     Whole,
     /// The frames of a clip.
     Frames(FoundFrames),
-}
-
-/// The frames of a clip, and where they lie.
-struct FoundFrames {
-    index: Arc<CheckedIndex>,
-    /// `None` for a clip that does not lie in the video: the consumer finds out, too, and needs no frames for it.
-    packets: Option<Packets>,
-    /// The ranges of the frames in the file of the video, and the bytes once they are read.
-    ranges: Vec<Range<u64>>,
-    bytes: Vec<Vec<u8>>,
-    reader: RangeReader,
-    /// The offset of the video in the data file.
-    offset: u64,
 }
 
 /// Reads the clips of the rows of a source, for each column of which the stream reads clips. Rows that turn out to be bad
@@ -155,9 +142,10 @@ impl ClipReads<'_> {
                     (Some(_), _) if is_bad => Ok(ClipPart::Bad),
                     (Some(_), None) => Ok(ClipPart::Whole),
                     (Some(supplied), Some(index)) => {
-                        let mut part = self.frames(reader, *supplied, index, start, draw).await?;
-                        self.fill(&mut part).await?;
-                        Ok::<_, Error>(part)
+                        let found = self.frames(reader, *supplied, index, start, draw).await?;
+                        let Some(mut frames) = found else { return Ok(ClipPart::Whole) };
+                        let are_read = frames.fill(self.scan, self.column.has_fixed_frames()).await?;
+                        Ok::<_, Error>(if are_read { ClipPart::Frames(frames) } else { ClipPart::Whole })
                     }
                 }
             }
@@ -205,7 +193,7 @@ impl ClipReads<'_> {
         Ok(indexes)
     }
 
-    /// Chooses the frames of a row, and finds out where they lie.
+    /// Chooses the frames of a row, and finds out where they lie. `None` if the file is to be read as a whole.
     async fn frames(
         &self,
         reader: Reader<'_>,
@@ -213,13 +201,13 @@ impl ClipReads<'_> {
         index: &Arc<CheckedIndex>,
         start: Option<Number>,
         draw: u64,
-    ) -> Result<ClipPart> {
+    ) -> Result<Option<FoundFrames>> {
         let (table, name) = (self.table(number), &self.sources[number].1);
         let placed = reader.plan.clips.files.place(table, name, address, self.scan).await?;
-        let Some((file, value)) = placed else { return Ok(ClipPart::Whole) };
+        let Some((file, value)) = placed else { return Ok(None) };
         if value.end - value.start != index.index().file_bytes() {
             // The index was made of another file, and says nothing about this one.
-            return Ok(ClipPart::Whole);
+            return Ok(None);
         }
         let start = start.map(|start| match start {
             Number::Whole(frame) => Position::Frame(frame),
@@ -230,33 +218,7 @@ impl ClipReads<'_> {
         let gap = if file.local().is_some() { LOCAL_GAP_BYTES } else { REMOTE_GAP_BYTES };
         let ranges = packets.as_ref().map(|packets| packets.byte_ranges(index.index(), gap)).unwrap_or_default();
         let index = index.clone();
-        Ok(ClipPart::Frames(FoundFrames {
-            index,
-            packets,
-            ranges,
-            bytes: Vec::new(),
-            reader: file,
-            offset: value.start,
-        }))
-    }
-
-    /// Reads the bytes of frames and compares them with their checksums. If they differ in two reads, the file is to be read
-    /// as a whole: its own checksum tells whether the file or its index is damaged.
-    async fn fill(&self, part: &mut ClipPart) -> Result<()> {
-        let ClipPart::Frames(frames) = part else { return Ok(()) };
-        for freshness in [Freshness::Any, Freshness::PastCache] {
-            frames.bytes.clear();
-            let reads = frames.ranges.iter().map(|range| {
-                let range = frames.offset + range.start..frames.offset + range.end;
-                self.scan.read_range(&frames.reader, range, freshness)
-            });
-            frames.bytes = try_join_all(reads).await?;
-            if !self.scan.verifies() || frames.are_sound() {
-                return Ok(());
-            }
-        }
-        *part = ClipPart::Whole;
-        Ok(())
+        Ok(Some(FoundFrames { index, packets, ranges, bytes: Vec::new(), reader: file, offset: value.start }))
     }
 
     /// Reads the files that are delivered as a whole. Returns for each of them its value, or what is wrong with it.
@@ -298,7 +260,7 @@ impl ClipReads<'_> {
         bad: &mut BTreeMap<usize, Damage>,
     ) -> Result<ArrayRef> {
         let bytes = parts.iter().map(|part| match part {
-            ClipPart::Frames(frames) => frames.bytes.iter().map(Vec::len).sum::<usize>(),
+            ClipPart::Frames(frames) => frames.num_bytes(),
             ClipPart::Null | ClipPart::Bad | ClipPart::Whole => 0,
         });
         let mut values = LargeBinaryBuilder::with_capacity(parts.len(), bytes.sum::<usize>());
@@ -323,22 +285,5 @@ impl ClipReads<'_> {
             }
         }
         Ok(Arc::new(values.finish()))
-    }
-}
-
-impl FoundFrames {
-    /// Whether all frames have their checksums.
-    fn are_sound(&self) -> bool {
-        let pieces = self.ranges.iter().zip(&self.bytes).map(|(range, bytes)| (range.start, bytes.as_slice()));
-        let source = Pieces::new(pieces.collect());
-        self.packets.as_ref().is_none_or(|packets| self.index.first_damaged(packets, &source).is_none())
-    }
-
-    /// Returns the value that is delivered.
-    fn into_value(self) -> Vec<u8> {
-        let mut value = ClipBytes::head(self.index.index(), &self.ranges);
-        value.reserve_exact(self.bytes.iter().map(Vec::len).sum());
-        self.bytes.iter().for_each(|bytes| value.extend_from_slice(bytes));
-        value
     }
 }

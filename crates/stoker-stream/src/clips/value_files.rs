@@ -72,7 +72,11 @@ impl PlacedFile {
             return Ok(page.value(&[], 0));
         }
         let all = page.begins_of(page.rows.clone());
-        let read = |range| scan.read_range(&self.file.reader, range, Freshness::Any);
+        let reader = &self.file.reader;
+        let read = |range| async move {
+            // Most lists have a few kilobytes, which is too little for an entry of a cache.
+            Ok::<_, crate::Error>(scan.read_range(reader, range, Freshness::Any).await?.to_vec())
+        };
         if all.end - all.start > LIST_BYTES_MAX {
             let stored = read(page.begins_of(row..row + 1)).await?;
             return Ok(page.value(&stored, 0));

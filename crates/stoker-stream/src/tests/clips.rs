@@ -1,11 +1,13 @@
 //! Tests of columns of videos of which clips are read.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use arrow_array::{Array, Float64Array, LargeBinaryArray};
+use stoker_chunks::{CacheOptions, ChunkCache};
 use stoker_columns::encoded_video::with_video_index;
 use stoker_decode::{draw_start, sample_seed};
-use stoker_types::{BadRows, ClipStart, ColumnClip, ErrorKind};
+use stoker_types::{BadRows, ClipStart, ColumnClip, ErrorKind, StreamStats};
 use stoker_video::{ByteSource, ClipBytes, Position, VideoClip, VideoIndex};
 
 use super::*;
@@ -125,6 +127,42 @@ fn rows_have_the_frames_of_their_clips_in_all_orders_and_worlds() {
                     assert!(bytes_read > 0 && bytes_read * 3 < bytes as u64, "{bytes_read} of {bytes} bytes");
                 }
             }
+        }
+    });
+}
+
+/// Reads an epoch of a lake in memory with a cache. Returns the videos by id, and the statistics.
+async fn cached(plan: &StreamPlan, cache: &ChunkCache, epoch: u64) -> (BTreeMap<i64, Option<Vec<u8>>>, StreamStats) {
+    let resources = Resources::new(64 << 20).with_cache(Some(cache.clone()));
+    let slice = Slice { epoch, ..slice(0, 1, BatchSize::Global(12), LastBatch::Uneven) };
+    let mut stream = plan.open_within(&resources, &slice, &ReadOptions::default()).expect("a stream");
+    let mut found = BTreeMap::new();
+    while let Some(batch) = stream.next().await.expect("a batch") {
+        let ids = batch.data["id"].as_primitive::<Int64Type>().values();
+        let videos = batch.data["video"].as_binary::<i64>().iter().map(|video| video.map(<[u8]>::to_vec));
+        found.extend(ids.iter().copied().zip(videos));
+    }
+    cache.settled().await;
+    (found, stream.stats())
+}
+
+#[test]
+fn a_cache_keeps_clips_that_are_the_same_in_every_epoch() {
+    let files = files();
+    run(async {
+        let engine = videos("memory://lake", &files).await;
+        for (start, are_kept) in [(ClipStart::Column("seconds".into()), true), (ClipStart::Random, false)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let options = CacheOptions { dir: folder.path().to_path_buf(), bytes_max: Some(1 << 30) };
+            let cache = ChunkCache::open(&options).await.expect("a cache");
+            let plan = plan(&engine, VIDEOS, ShuffleMode::Block).await.with_clips(&[clip(start)]).expect("a plan");
+            let (first, stats) = cached(&plan, &cache, 0).await;
+            assert_eq!(first.len(), NUM_ROWS);
+            assert_eq!((stats.cache_miss_bytes > 0, stats.cache_hit_bytes), (are_kept, 0));
+            let (second, again) = cached(&plan, &cache, 1).await;
+            assert_eq!((again.cache_miss_bytes, again.cache_hit_bytes), (0, stats.cache_miss_bytes));
+            assert_eq!(first == second, are_kept);
+            assert_eq!(again.bytes_read == 0, are_kept, "{again:?}");
         }
     });
 }
