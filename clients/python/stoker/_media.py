@@ -23,8 +23,9 @@ class AudioClip:
 
     The array is float32 of shape ``(channels, samples)``.
     Reads WAV, FLAC, MP3, Ogg Vorbis, AAC, ALAC, FLAC and MP3 in MP4 and Matroska, and Opus in Ogg, Matroska, WebM and
-    MP4. Opus needs libavcodec, see :class:`VideoClip`. Full scale is -1 to 1. A sound that ends before the clip does is
-    followed by zeros; batches say under ``<column>_length`` how many samples are sound.
+    MP4. Opus, HE-AAC, and AAC and Vorbis with more than two channels need libavcodec, see :class:`VideoClip`. Full
+    scale is -1 to 1. A sound that ends before the clip does is followed by zeros; batches say under
+    ``<column>_length`` how many samples are sound.
 
     Attributes:
         sample_rate: The sample rate of the array in Hz; sounds with another rate are resampled.

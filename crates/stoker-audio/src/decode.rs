@@ -32,11 +32,13 @@ impl AudioClip {
     ///
     /// Only the part of the file that the clip needs is decoded, and at most [`AudioClip::bytes_max`] bytes of samples
     /// are held. Matroska files, and MP4 files whose time scale is not the sample rate, are decoded from their beginning,
-    /// except those with Opus. Opus needs libavcodec, from [`Scratch::new`].
+    /// except those with Opus; HE-AAC always is. Opus, HE-AAC, and AAC and Vorbis with more than two channels need
+    /// libavcodec, from [`Scratch::new`].
     ///
     /// # Errors
-    /// A fatal [`BadSound`] if libavcodec is missing. [`BadSound`] for files of unknown formats and codecs, for damage that decoders report inside the clip, for clips
-    /// that start after the end of the sound, and for files with other channels than the clip. Missing samples at the
+    /// A fatal [`BadSound`] if libavcodec is missing. [`BadSound`] for files of unknown formats and codecs, for damage that
+    /// decoders report inside the clip, for clips that start after the end of the sound, and for files with other channels
+    /// than the clip. Missing samples at the
     /// end of a file are no error where the format allows to leave them out: WAV, MP3, Ogg.
     pub fn decode(
         &self,

@@ -15,13 +15,13 @@
 //! | WAV, RF64 | PCM of 8 to 32 bits, float, A-law, µ-law | its bytes are read |
 //! | FLAC | FLAC | binary search |
 //! | MP3 | layer III | all frame headers are read |
-//! | Ogg | Vorbis with one or two channels, Opus | all page headers are read |
-//! | MP4, M4A, MOV | AAC-LC with one or two channels, ALAC, FLAC, MP3, PCM | the table of samples |
+//! | Ogg | Vorbis, Opus | all page headers are read |
+//! | MP4, M4A, MOV | AAC, ALAC, FLAC, MP3, PCM | the table of samples; of HE-AAC, decoding from the beginning |
 //! | Matroska, WebM | the same, Vorbis | decoding from the beginning |
 //! | MP4, Matroska, WebM | Opus | the lengths of all packets are read |
 //!
-//! Opus is decoded by libavcodec, which [`Scratch::new`] gives. ADPCM, HE-AAC and other codecs give an error that
-//! names them. A clip starts with as much sound before it as the codec needs to give the same samples as from the
+//! Opus, AAC other than LC with one or two channels, and Vorbis with more than two channels are decoded by libavcodec,
+//! which [`Scratch::new`] gives. ADPCM and other codecs give an error that names them. A clip starts with as much sound before it as the codec needs to give the same samples as from the
 //! beginning. The delay of encoders is removed where the file tells it: by LAME's tag, by the granules of Ogg, by the edit
 //! list of MP4, by the header of Opus.
 //!
@@ -36,6 +36,7 @@ mod container;
 mod decode;
 mod error;
 mod flac_header;
+mod libav_decoder;
 mod libav_source;
 mod matroska_delay;
 mod memory_file;

@@ -78,7 +78,7 @@ impl OpusDecoder {
 fn open(head: &OpusHead, source: &LibavSource) -> Result<AudioDecoder, BadSound> {
     let libav = source.get("Opus")?;
     let num_channels = usize::from(head.num_channels);
-    AudioDecoder::new(&libav, AudioCodec::Opus, &head.without_skip(), num_channels).map_err(|error| match error {
+    AudioDecoder::new(&libav, AudioCodec::Opus, &head.without_skip(), Some(num_channels)).map_err(|error| match error {
         DecodeError::NoDecoder { .. } => BadSound::fatal(format!("the file has Opus: {error}, from {}", libav.place())),
         error => error.into(),
     })

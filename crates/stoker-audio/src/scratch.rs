@@ -13,7 +13,7 @@ const RESAMPLERS_MAX: usize = 4;
 /// The buffers of one thread.
 #[derive(Default)]
 pub struct Scratch {
-    /// Where libavcodec comes from, which files with Opus need.
+    /// Where libavcodec comes from, which files with Opus and some others need.
     pub(crate) libav: LibavSource,
     pub(crate) planes: Planes,
     /// The last used one is last.

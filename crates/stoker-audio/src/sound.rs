@@ -41,7 +41,8 @@ pub struct Header {
 /// frames, pages and packets.
 ///
 /// # Errors
-/// [`BadSound`] for damaged files, other files, and codecs that are not supported.
+/// [`BadSound`] for damaged files, other files, and codecs that are not supported. A fatal one for files whose packets tell
+/// their format to libavcodec only: HE-AAC, and AAC and Vorbis with more than two channels.
 pub fn header(file: &[u8]) -> Result<Header, BadSound> {
     catch_panic(|| Ok(Sound::open(file, &LibavSource::default())?.header), BadSound::new)
 }
@@ -102,7 +103,7 @@ impl<'a> Sound<'a> {
             let (packets, OpusSpan { head, begin, end }) = TrackPackets::open(track)?;
             return Ok(Self::of_opus(Box::new(packets), head, begin..end, libav));
         }
-        let stream = Stream::open(track)?;
+        let stream = Stream::open(track, libav)?;
         let (sample_rate, channels, num_frames) = (stream.sample_rate, stream.num_channels, stream.num_samples);
         let header = Header { sample_rate, channels, num_frames, codec: codec::name(stream.codec_id) };
         Ok(Self { header, source: Source::Blocks(Box::new(stream)) })
@@ -112,7 +113,7 @@ impl<'a> Sound<'a> {
         let (stream, headers) = ogg_packets::Stream::open(file)?;
         match stream.codec {
             OggCodec::Vorbis => {
-                let mut vorbis = Vorbis::open(stream, &headers)?;
+                let mut vorbis = Vorbis::open(stream, &headers, libav)?;
                 let num_frames = Some(vorbis.count()?);
                 let (sample_rate, channels) = (vorbis.sample_rate, vorbis.num_channels);
                 let header = Header { sample_rate, channels, num_frames, codec: "vorbis".to_string() };

@@ -1,6 +1,6 @@
 //! Files that symphonia's readers take apart: FLAC, MP4, Matroska.
 
-use symphonia::core::codecs::audio::{AudioCodecId, AudioCodecParameters, AudioDecoder};
+use symphonia::core::codecs::audio::{AudioCodecId, AudioCodecParameters};
 use symphonia::core::errors::Error;
 use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType};
 use symphonia::core::io::ReadBytes as _;
@@ -9,9 +9,10 @@ use symphonia::core::units::Timestamp;
 use symphonia::default::formats::{FlacReader, IsoMp4Reader, MkvReader};
 
 use crate::blocks::{Blocks, SoundBlock};
+use crate::codec::PacketDecoder;
 use crate::memory_file::reader;
 use crate::mp4_edits::Edit;
-use crate::{BadSound, codec, flac_header, matroska_delay, mp4_edits};
+use crate::{BadSound, LibavSource, flac_header, matroska_delay, mp4_edits};
 
 /// The most samples of a packet: those of FLAC's largest blocks.
 const PACKET_SAMPLES_MAX: u64 = 65_535;
@@ -57,7 +58,7 @@ pub(crate) struct Stream<'a> {
     file: &'a [u8],
     container: Container,
     reader: Box<dyn FormatReader + 'a>,
-    decoder: Box<dyn AudioDecoder>,
+    decoder: PacketDecoder,
     track_id: u32,
     /// The duration of a tick of the track's timestamps, in seconds: numerator, denominator.
     tick: Option<(u32, u32)>,
@@ -87,23 +88,18 @@ impl<'a> Stream<'a> {
     /// Makes the decoder of a track.
     ///
     /// # Errors
-    /// [`BadSound`] for damaged files, and for unknown codecs, which are named.
-    pub fn open(track: SoundTrack<'a>) -> Result<Self, BadSound> {
+    /// [`BadSound`] for damaged files, and for unknown codecs, which are named; a fatal one if libavcodec is needed and
+    /// missing.
+    pub fn open(track: SoundTrack<'a>, libav: &LibavSource) -> Result<Self, BadSound> {
         let SoundTrack { file, container, mut reader, track, params } = track;
-        let mut decoder = codec::open(&params)?;
-        // The header of the compressed stream is more reliable than that of the container.
-        let decoded = decoder.codec_params();
-        let sample_rate = decoded.sample_rate.or(params.sample_rate).unwrap_or(0);
-        let channels = decoded.channels.as_ref().or(params.channels.as_ref());
-        let num_channels = channels.map_or(0, |channels| u16::try_from(channels.count()).unwrap_or(u16::MAX));
+        let mut decoder = PacketDecoder::open(&params, libav)?;
         let codec_id = params.codec;
-        let (sample_rate, num_channels, is_fresh) = match num_channels {
-            0 => {
-                // MP4 files do not tell the format of MP3.
-                let (sample_rate, num_channels) = first_format(&mut *reader, track.id, &mut *decoder)?;
-                (sample_rate, num_channels, false)
-            }
-            _ => (sample_rate, num_channels, true),
+        let told = decoder.format(&params);
+        let is_fresh = told.is_some();
+        let (sample_rate, num_channels) = match told {
+            Some(format) => format,
+            // MP4 files do not tell the format of MP3, and headers of AAC not that of all packets.
+            None => first_format(&mut *reader, track.id, &mut decoder)?,
         };
         let tick = track.time_base.map(|base| (base.numer.get(), base.denom.get()));
         let counts_samples = tick == Some((1, sample_rate));
@@ -174,8 +170,11 @@ impl<'a> Stream<'a> {
 
 impl Blocks for Stream<'_> {
     fn seek(&mut self, position: u64) -> Result<(), BadSound> {
-        if self.clock == SamplePosition::Timestamps && position > 0 {
-            let wanted = position.saturating_add(self.edit.skipped).saturating_sub(codec::preroll(self.codec_id));
+        if self.clock == SamplePosition::Timestamps
+            && position > 0
+            && let Some(preroll) = self.decoder.preroll()
+        {
+            let wanted = position.saturating_add(self.edit.skipped).saturating_sub(preroll);
             let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
             let to = SeekTo::Timestamp { ts: Timestamp::new(wanted), track_id: self.track_id };
             self.is_fresh = false;
@@ -200,9 +199,9 @@ impl Blocks for Stream<'_> {
             SamplePosition::Timestamps => timestamp,
             SamplePosition::Counted(next) => next.unwrap_or(0i64.saturating_sub_unsigned(self.edit.skipped)),
         };
-        let decoded = self.decoder.decode(&packet).map_err(BadSound::from);
+        let decoded = self.decoder.decode(&packet.as_packet_ref());
         let mut length = match &decoded {
-            Ok(samples) if samples.spec().rate() != self.sample_rate => {
+            Ok(samples) if samples.frames() > 0 && samples.spec().rate() != self.sample_rate => {
                 let (before, now) = (self.sample_rate, samples.spec().rate());
                 return Err(BadSound::new(format!("the sample rate changes from {before} to {now} Hz")));
             }
@@ -273,16 +272,17 @@ pub(crate) fn open_reader(file: &[u8], container: Container) -> Result<Box<dyn F
     })
 }
 
-/// Decodes a packet of a track. Returns its sample rate and its number of channels.
+/// Decodes packets of a track until one gives samples. Returns their sample rate and their number of channels.
 fn first_format(
     reader: &mut dyn FormatReader,
     track_id: u32,
-    decoder: &mut dyn AudioDecoder,
+    decoder: &mut PacketDecoder,
 ) -> Result<(u32, u16), BadSound> {
     while let Some(packet) = reader.next_packet()? {
-        if packet.track_id == track_id {
-            let samples = decoder.decode(&packet)?;
-            return Ok((samples.spec().rate(), u16::try_from(samples.num_planes()).unwrap_or(u16::MAX)));
+        if packet.track_id == track_id
+            && let Some(format) = decoder.format_of(&packet.as_packet_ref())?
+        {
+            return Ok(format);
         }
     }
     Err(BadSound::new("the sound has no samples"))

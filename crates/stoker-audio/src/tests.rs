@@ -6,6 +6,7 @@ mod bad;
 mod clips;
 mod files;
 mod fuzz;
+mod libav;
 mod options;
 mod opus;
 mod resampling;

@@ -1,16 +1,13 @@
 //! Vorbis in Ogg files ("Vorbis I specification", appendix A).
 
 use symphonia::core::audio::GenericAudioBufferRef;
-use symphonia::core::codecs::audio::well_known::CODEC_ID_VORBIS;
-use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder as _, AudioDecoderOptions};
 use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
-use symphonia::default::codecs::VorbisDecoder;
 
-use crate::BadSound;
 use crate::blocks::{Blocks, SoundBlock};
+use crate::codec::PacketDecoder;
 use crate::ogg_packets::{Packets, PageEntry, Stream};
-use crate::vorbis_setup;
+use crate::{BadSound, LibavSource};
 
 /// A Vorbis stream whose headers and pages were read.
 ///
@@ -21,7 +18,7 @@ pub(crate) struct Vorbis<'a> {
     stream: Stream<'a>,
     pub sample_rate: u32,
     pub num_channels: u16,
-    decoder: VorbisDecoder,
+    decoder: PacketDecoder,
     packets: Packets<'a>,
     /// The granule of the first sample of the first packet; negative if samples are dropped.
     begin: i64,
@@ -35,17 +32,13 @@ impl<'a> Vorbis<'a> {
     /// Reads the headers of a Vorbis stream.
     ///
     /// # Errors
-    /// [`BadSound`] for damaged files.
-    pub fn open(stream: Stream<'a>, headers: &[Vec<u8>]) -> Result<Self, BadSound> {
+    /// [`BadSound`] for damaged files; a fatal one if libavcodec is needed and missing.
+    pub fn open(stream: Stream<'a>, headers: &[Vec<u8>], libav: &LibavSource) -> Result<Self, BadSound> {
         let [ident, _, setup] = headers else { return Err(BadSound::new("the Vorbis stream has not three headers")) };
         let Some(&[num_channels, r0, r1, r2, r3]) = ident.get(11..16) else {
             return Err(BadSound::new("the header of the Vorbis stream is too short"));
         };
-        vorbis_setup::check_channels(num_channels.into())?;
-        vorbis_setup::check(setup)?;
-        let mut params = AudioCodecParameters::new();
-        params.for_codec(CODEC_ID_VORBIS).with_extra_data([&ident[..], setup].concat().into_boxed_slice());
-        let decoder = VorbisDecoder::try_new(&params, &AudioDecoderOptions::default())?;
+        let decoder = PacketDecoder::vorbis(ident, setup, libav)?;
         let end = stream.pages.iter().rev().find_map(|page| page.granule).unwrap_or(0);
         let packets = Packets::new(&stream, 0);
         let (sample_rate, num_channels) = (u32::from_le_bytes([r0, r1, r2, r3]), num_channels.into());
@@ -103,7 +96,7 @@ impl Blocks for Vorbis<'_> {
         while let Some(packet) = self.packets.next(&self.stream.pages)? {
             if packet.ends_page == Some(anchor) {
                 let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet.bytes);
-                self.decoder.decode_ref(&packet)?;
+                self.decoder.decode(&packet)?;
                 break;
             }
         }
@@ -133,10 +126,10 @@ impl Blocks for Vorbis<'_> {
 fn decode<'d>(
     packets: &mut Packets<'_>,
     pages: &[PageEntry],
-    decoder: &'d mut VorbisDecoder,
+    decoder: &'d mut PacketDecoder,
 ) -> Result<Option<(GenericAudioBufferRef<'d>, Option<usize>)>, BadSound> {
     let Some(packet) = packets.next(pages)? else { return Ok(None) };
     let page = packet.ends_page;
     let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet.bytes);
-    Ok(Some((decoder.decode_ref(&packet)?, page)))
+    Ok(Some((decoder.decode(&packet)?, page)))
 }

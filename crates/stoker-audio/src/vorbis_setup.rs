@@ -1,4 +1,4 @@
-//! What the Vorbis decoder cannot do, and the memory that it needs ("Vorbis I specification", section 3.2.1).
+//! What symphonia's decoder of Vorbis cannot do, and the memory that decoders need ("Vorbis I specification", section 3.2.1).
 
 use crate::BadSound;
 
@@ -12,17 +12,17 @@ const SYNC: u128 = 0x56_43_42;
 const DIMENSIONS_MAX: u64 = 32;
 const ENTRIES_MAX: u64 = 128 << 10;
 
-/// Refuses streams with more than two channels. Symphonia 0.6.1 undoes their coupling in the wrong order, so that most
-/// channels would have wrong samples; it must be the reverse of the order of the header ("Vorbis I specification",
-/// section 4.3.5).
-///
-/// # Errors
-/// [`BadSound`] for such streams.
-pub(crate) fn check_channels(channels: usize) -> Result<(), BadSound> {
-    match channels {
-        0..=2 => Ok(()),
-        _ => Err(BadSound::new(format!("the file has Vorbis of {channels} channels; only 1 and 2 are supported"))),
-    }
+/// The most channels that symphonia decodes. Its version 0.6.1 undoes the coupling of more channels in the wrong order, so
+/// that most of them would have wrong samples; it must be the reverse of the order of the header ("Vorbis I
+/// specification", section 4.3.5).
+pub(crate) const CHANNELS_MAX: u8 = 2;
+
+/// Returns headers as Matroska keeps them (RFC 9559, section 5.1.4.1.12): the number of headers minus one, the lengths of
+/// all but the last one, and the headers. The one in the middle is left out.
+pub(crate) fn with_lengths(ident: &[u8], setup: &[u8]) -> Vec<u8> {
+    let rest = u8::try_from(ident.len() % 255).unwrap_or(0);
+    let full = vec![255; ident.len() / 255];
+    [&[2][..], &full, &[rest, 0], ident, setup].concat()
 }
 
 /// Refuses setup headers whose codebooks take too much memory. A header of some hundred bytes may describe codebooks of

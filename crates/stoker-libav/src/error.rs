@@ -13,7 +13,7 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no libavcodec of a major version from 59 to 62 was found, which videos and Opus need; tried ")?;
+        f.write_str("no libavcodec of a major version from 59 to 62 was found, which videos, Opus and some other sounds need; tried ")?;
         for (index, (place, reason)) in self.tried.iter().enumerate() {
             write!(f, "{}{place} ({reason})", if index == 0 { "" } else { "; " })?;
         }

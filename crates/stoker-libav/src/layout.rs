@@ -5,7 +5,7 @@
 //!
 //! | structure | fields | why the offset is the same in all four versions |
 //! |---|---|---|
-//! | `AVFrame` | `data`, `linesize`, `width`, `height`, `nb_samples`, `format` | nothing before `format` changed |
+//! | `AVFrame` | `data`, `linesize`, `extended_data`, `width`, `height`, `nb_samples`, `format` | nothing before `format` changed |
 //! | `AVFrame` | `pts` | libavutil 60 removed the `int` `key_frame` before it; padding, which aligns the 64-bit `pts`, takes its place |
 //! | `AVPacket` | `pts`, `data`, `flags` | nothing before `side_data` changed |
 //! | `AVCodecParameters` | `codec_type`, `codec_id`, `extradata`, `extradata_size` | version 6.1 inserted `coded_side_data` after them |
@@ -36,6 +36,7 @@ pub(crate) fn util_major(codec_major: u32) -> Option<u32> {
 pub(crate) mod frame {
     pub const DATA: usize = 0;
     pub const LINESIZE: usize = 64;
+    pub const EXTENDED_DATA: usize = 96;
     pub const WIDTH: usize = 104;
     pub const HEIGHT: usize = 108;
     pub const NB_SAMPLES: usize = 112;

@@ -21,12 +21,18 @@ const FRAME_SAMPLES_MAX: i64 = 1 << 16;
 pub enum AudioCodec {
     /// RFC 6716 and RFC 8251.
     Opus,
+    /// Advanced Audio Coding of all kinds, ISO/IEC 14496-3.
+    Aac,
+    /// Vorbis I.
+    Vorbis,
 }
 
 impl AudioCodec {
     fn c_name(self) -> &'static CStr {
         match self {
             AudioCodec::Opus => c"opus",
+            AudioCodec::Aac => c"aac",
+            AudioCodec::Vorbis => c"vorbis",
         }
     }
 
@@ -34,20 +40,24 @@ impl AudioCodec {
     fn decoders(self) -> &'static [&'static CStr] {
         match self {
             AudioCodec::Opus => &[c"opus", c"libopus"],
+            AudioCodec::Aac => &[c"aac"],
+            AudioCodec::Vorbis => &[c"vorbis"],
         }
     }
 }
 
 /// A decoder of one stream of sound. After [`AudioDecoder::reset`] it decodes from another packet.
 pub struct AudioDecoder {
-    num_channels: usize,
+    /// `None` if each frame has as many channels as it has planes.
+    num_channels: Option<usize>,
     raw: RawDecoder,
 }
 
 impl AudioDecoder {
-    /// Opens a decoder. `extradata` is the configuration that the container keeps beside the packets, for Opus the
-    /// identification header (RFC 7845, section 5.1). `num_channels` is the number of channels that it tells, from 1 to
-    /// [`SOUND_CHANNELS_MAX`].
+    /// Opens a decoder. `extradata` is the configuration that the container keeps beside the packets: for Opus the
+    /// identification header (RFC 7845, section 5.1), for AAC the AudioSpecificConfig, for Vorbis the three headers as
+    /// Matroska keeps them. `num_channels` is the number of channels that it tells, from 1 to [`SOUND_CHANNELS_MAX`];
+    /// with `None`, decoders must return planes, whose number is that of the channels.
     ///
     /// # Errors
     /// [`DecodeError::NoDecoder`]; [`DecodeError::Open`] for damaged extradata and for more channels.
@@ -55,7 +65,7 @@ impl AudioDecoder {
         libav: &Arc<Libav>,
         codec: AudioCodec,
         extradata: &[u8],
-        num_channels: usize,
+        num_channels: Option<usize>,
     ) -> Result<Self, DecodeError> {
         let setup = DecoderSetup {
             codec: codec.c_name(),
@@ -68,7 +78,7 @@ impl AudioDecoder {
                 (c"request_sample_fmt", sample_format::FLOAT.into()),
             ],
         };
-        if !(1..=SOUND_CHANNELS_MAX).contains(&num_channels) {
+        if let Some(num_channels) = num_channels.filter(|number| !(1..=SOUND_CHANNELS_MAX).contains(number)) {
             let reason = format!("it has {num_channels} channels, not 1 to {SOUND_CHANNELS_MAX}");
             let codec = codec.c_name().to_str().unwrap_or_default();
             return Err(DecodeError::Open { codec, reason });
@@ -98,8 +108,10 @@ impl AudioDecoder {
     pub fn receive(&mut self) -> Result<Option<SampleFrame<'_>>, DecodeError> {
         let num_channels = self.num_channels;
         let Some(frame) = self.raw.receive()? else { return Ok(None) };
+        // Decoders tell the rate of their samples here, which may be twice that of the extradata.
+        let sample_rate = u32::try_from(self.raw.get(c"ar")).unwrap_or(0);
         // SAFETY: the frame stays unchanged until the next call, which needs `&mut self`.
-        unsafe { SampleFrame::read(self.raw.libav(), frame, num_channels) }.map(Some)
+        unsafe { SampleFrame::read(self.raw.libav(), frame, num_channels, sample_rate) }.map(Some)
     }
 
     /// Drops all packets and samples, so that the next packet may be any.
@@ -124,6 +136,7 @@ enum SampleLayout {
 pub struct SampleFrame<'a> {
     num_samples: usize,
     num_channels: usize,
+    sample_rate: u32,
     layout: SampleLayout,
     planes: [&'a [u8]; SOUND_CHANNELS_MAX],
 }
@@ -132,6 +145,16 @@ impl<'a> SampleFrame<'a> {
     /// The number of samples of each channel.
     pub fn num_samples(&self) -> usize {
         self.num_samples
+    }
+
+    /// The number of channels.
+    pub fn num_channels(&self) -> usize {
+        self.num_channels
+    }
+
+    /// The sample rate in Hz; 0 if the decoder does not tell it.
+    pub fn sample_rate(&self) -> u32 {
+        self.sample_rate
     }
 
     /// Returns the samples of a channel from -1 to 1; none if there is no such channel. The channels have FFmpeg's order.
@@ -156,7 +179,12 @@ impl<'a> SampleFrame<'a> {
     ///
     /// # Safety
     /// `raw` must be an `AVFrame` of the library, which is unchanged during `'a`.
-    unsafe fn read(libav: &Libav, raw: *mut c_void, num_channels: usize) -> Result<Self, DecodeError> {
+    unsafe fn read(
+        libav: &Libav,
+        raw: *mut c_void,
+        num_channels: Option<usize>,
+        sample_rate: u32,
+    ) -> Result<Self, DecodeError> {
         let bad = |reason: String| DecodeError::Frame { reason };
         // SAFETY: the fields lie at these offsets of every `AVFrame`, see `layout.rs`.
         let (count, number) = unsafe { (field::<i32>(raw, frame::NB_SAMPLES), field::<i32>(raw, frame::FORMAT)) };
@@ -168,6 +196,12 @@ impl<'a> SampleFrame<'a> {
             _ => return Err(bad(format!("its samples have the format {number}, which is not supported"))),
         };
         let is_planar = layout == SampleLayout::PlanarFloat;
+        let num_channels = match num_channels {
+            Some(num_channels) => num_channels,
+            // SAFETY: as the caller guarantees.
+            None if is_planar => unsafe { num_planes(raw) }?,
+            None => return Err(bad("its channels are in one plane, so that their number is not known".to_string())),
+        };
         let (num_planes, per_plane) = if is_planar { (num_channels, 1) } else { (1, num_channels) };
         let length = num_samples.checked_mul(per_plane * layout.sample_bytes());
         let length = length.ok_or_else(|| bad(format!("it has {num_samples} samples")))?;
@@ -176,7 +210,31 @@ impl<'a> SampleFrame<'a> {
             // SAFETY: as the caller guarantees; the planes of up to eight channels are in `data`.
             *plane = unsafe { held_bytes(libav, raw, index, length) }?;
         }
-        Ok(Self { num_samples, num_channels, layout, planes })
+        Ok(Self { num_samples, num_channels, sample_rate, layout, planes })
+    }
+}
+
+/// Returns the number of planes of a frame.
+///
+/// # Errors
+/// [`DecodeError::Frame`] for frames without planes, and with more than [`SOUND_CHANNELS_MAX`].
+///
+/// # Safety
+/// `raw` must be an `AVFrame` of the library.
+unsafe fn num_planes(raw: *mut c_void) -> Result<usize, DecodeError> {
+    // SAFETY: see `layout.rs`. The pointers of planes that a frame does not have are null; those of more planes than have
+    // room in the frame lie elsewhere, and so do all others then.
+    let (planes, others) = unsafe {
+        (field::<[*mut u8; SOUND_CHANNELS_MAX]>(raw, frame::DATA), field::<*mut c_void>(raw, frame::EXTENDED_DATA))
+    };
+    let num_planes = planes.iter().take_while(|plane| !plane.is_null()).count();
+    match num_planes {
+        0 => Err(DecodeError::Frame { reason: "it has no planes".to_string() }),
+        // SAFETY: `data` lies in the frame.
+        _ if others != unsafe { raw.byte_add(frame::DATA) } => {
+            Err(DecodeError::Frame { reason: format!("it has more than {SOUND_CHANNELS_MAX} channels") })
+        }
+        _ => Ok(num_planes),
     }
 }
 

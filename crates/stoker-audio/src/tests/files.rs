@@ -18,6 +18,10 @@ pub const OPUS_OGG: &[u8] = include_bytes!("files/opus.ogg");
 pub const OPUS_PAGES: &[u8] = include_bytes!("files/pages.opus");
 pub const OPUS_WEBM: &[u8] = include_bytes!("files/opus.webm");
 pub const OPUS_MP4: &[u8] = include_bytes!("files/opus.mp4");
+pub const HE_AAC_M4A: &[u8] = include_bytes!("files/he_aac.m4a");
+pub const SURROUND_M4A: &[u8] = include_bytes!("files/surround.m4a");
+pub const SURROUND_MKA: &[u8] = include_bytes!("files/surround.mka");
+pub const SURROUND_OGG: &[u8] = include_bytes!("files/surround.ogg");
 
 /// All files that can be decoded without libavcodec.
 pub const ALL: [&[u8]; 9] = [S16_FLAC, S24_FLAC, VORBIS_OGG, LAME_MP3, JOINT_MP3, AAC_M4A, ALAC_M4A, AAC_MKA, FLAC_MKA];

@@ -209,7 +209,7 @@ fn damaged_pages_and_packets_are_errors() {
 
 /// Samples, which libavcodec decodes.
 #[cfg(feature = "libav-tests")]
-mod samples {
+pub mod samples {
     use std::path::PathBuf;
 
     use stoker_libav::Libav;
@@ -219,13 +219,13 @@ mod samples {
     use super::*;
     use crate::{AudioClip, LibavSource, Scratch};
 
-    fn scratch() -> Scratch {
+    pub fn scratch() -> Scratch {
         let place = std::env::var_os("STOKER_LIBAV").expect("these tests need libavcodec: set STOKER_LIBAV");
         let load = move || Libav::load(&[PathBuf::from(&place)]).map_err(|error| error.to_string());
         Scratch::new(LibavSource::new(load))
     }
 
-    fn decoded(file: &[u8], clip: &AudioClip) -> Result<Decoded, BadSound> {
+    pub fn decoded(file: &[u8], clip: &AudioClip) -> Result<Decoded, BadSound> {
         decode_with(&mut scratch(), file, clip, 0.0)
     }
 

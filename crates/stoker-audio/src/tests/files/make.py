@@ -31,7 +31,7 @@ def encode(name: str, codec: str, rate: int, channels: int, sample_format: str, 
     else:
         samples = samples.astype(np.float32)
     with av.open(FOLDER / name, "w", options={"metadata_header_padding": "0"}) as container:
-        stream = container.add_stream(codec, rate=rate, layout={1: "mono", 2: "stereo"}[channels])
+        stream = container.add_stream(codec, rate=rate, layout={1: "mono", 2: "stereo", 6: "5.1"}[channels])
         stream.codec_context.format = sample_format
         stream.codec_context.options = options
         stream.codec_context.open()
@@ -59,6 +59,17 @@ def split_pages(name: str, **options: str) -> None:
     source.unlink()
 
 
+def replicate_bands(source: str, name: str) -> None:
+    """Writes a file of AAC-LC of 16 kHz as HE-AAC of 32 kHz. No band is replicated, so that the sound is the same.
+
+    Its AudioSpecificConfig has five bytes: LC, 16 kHz, one channel, and that there is no SBR. The new one has SBR,
+    16 kHz, one channel, 32 kHz, LC.
+    """
+    file = (FOLDER / source).read_bytes()
+    assert file.count(bytes.fromhex("140856e500")) == 1
+    (FOLDER / name).write_bytes(file.replace(bytes.fromhex("140856e500"), bytes.fromhex("2c0a880000")))
+
+
 encode("s16.flac", "flac", 8000, 2, "s16", frame_size="512")
 write("s24.flac", 8000, 1, "PCM_24")
 write("vorbis.ogg", 16000, 2, "VORBIS")
@@ -74,3 +85,8 @@ encode("pages.opus", "libopus", 48000, 2, "s16", b="64000")
 split_pages("pages.opus", page_duration="50000")
 encode("opus.webm", "libopus", 48000, 2, "s16", b="64000")
 encode("opus.mp4", "libopus", 48000, 1, "s16", b="32000")
+encode("surround.m4a", "aac", 16000, 6, "fltp", b="256000", aac_pns="0")
+encode("surround.mka", "aac", 16000, 6, "fltp", b="256000", aac_pns="0")
+replicate_bands("aac.m4a", "he_aac.m4a")
+write("surround.ogg", 16000, 6, "VORBIS")
+split_pages("surround.ogg", page_duration="50000")
