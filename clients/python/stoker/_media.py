@@ -82,7 +82,7 @@ class VideoClip:
     of the system is found too, and the environment variable ``STOKER_LIBAV`` names others.
 
     Batches say under ``<column>_length`` how many frames of the clip are in the video, and under ``<column>_mask``
-    which ones; the others repeat the last or first frame.
+    which ones; the others repeat the last or first frame. With ``within``, these are the frames of a part of the video.
 
     Attributes:
         frames: The number of frames.
@@ -93,6 +93,10 @@ class VideoClip:
             and the name of the column.
         delta_timestamps: The times of the frames in seconds relative to the start, instead of ``stride``, as in
             LeRobot: the frame with the nearest time is taken.
+        within: The names of two columns of the query, which tell for each row the part of the video in which all frames
+            of its clip lie, such as an episode: its begin and its end, which is not part of it. As for ``start``,
+            integers are frames and floats are seconds. Frames outside of the part are masked, as those outside of the
+            video are.
         size: Height and width to which frames are resized, or one number for a square.
         layout: ``"tchw"`` (frames, channels, height, width), ``"thwc"`` or ``"cthw"``.
         interpolation: ``"bilinear"``, ``"nearest"``, ``"box"``, ``"bicubic"`` or ``"lanczos"``.
@@ -107,6 +111,7 @@ class VideoClip:
     stride: int = 1
     start: int | float | str = "random"
     delta_timestamps: Sequence[float] | None = None
+    within: tuple[str, str] | None = None
     size: int | tuple[int, int] = 224
     layout: Literal["tchw", "thwc", "cthw"] = "tchw"
     interpolation: Literal["bilinear", "nearest", "box", "bicubic", "lanczos"] = "bilinear"
@@ -140,6 +145,7 @@ class VideoClip:
             "start_seconds": seconds,
             "start_column": column,
             "offsets": None if times is None else [number("delta_timestamps", time) for time in times],
+            "within": _within(self.within),
             "size": self._size(),
             "layout": self.layout,
             "interpolation": self.interpolation,
@@ -147,6 +153,17 @@ class VideoClip:
             "pixels_max": whole_or_none("pixels_max", self.pixels_max, 1),
             "libraries": _libav(),
         }
+
+
+def _within(within: object) -> tuple[str, str] | None:
+    """Returns the names of the columns that bound clips."""
+    if within is None:
+        return None
+    if isinstance(within, (tuple, list)) and len(within) == 2:
+        begin, end = within
+        if isinstance(begin, str) and isinstance(end, str):
+            return begin, end
+    raise InvalidRequestError(f"video clip: within is {within!r}; it must be the names of two columns")
 
 
 def _libav() -> list[str]:

@@ -99,6 +99,7 @@ class VideoRequest(TypedDict):
     start_seconds: float
     start_column: str
     offsets: Sequence[float] | None
+    within: tuple[str, str] | None
     size: tuple[int, int]
     layout: str
     interpolation: str

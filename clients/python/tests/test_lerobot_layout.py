@@ -28,7 +28,8 @@ DELTAS = [-2 / FPS, 0.0, 3 / FPS]
 
 #: The episodes tell in which file a frame is, and where in it the episode begins.
 QUERY = f"""
-SELECT f.index, f.timestamp + e.from_timestamp AS video_time, f.observation_state, f.action, v.video_bytes
+SELECT f.index, f.timestamp + e.from_timestamp AS video_time, f.observation_state, f.action, v.video_bytes,
+    e.from_timestamp, e.to_timestamp
 FROM frames f
 JOIN episodes e ON e.episode_index = f.episode_index AND e.video_key = '{CAMERA}'
 JOIN videos v ON v.video_key = e.video_key AND v.chunk_index = e.chunk_index AND v.file_index = e.file_index
@@ -132,17 +133,22 @@ def own_lake(
         "chunk_index": np.zeros(len(rows), np.int64),
         "file_index": np.array([number for _, number, _ in rows]),
         "from_timestamp": np.array(begins) / FPS,
+        "to_timestamp": (np.array(begins) + [EPISODES[episode] for *_, episode in rows]) / FPS,
     }
     lake.create_table("episodes", columns)
     return lake
 
 
+@pytest.mark.parametrize("within", [None, ("from_timestamp", "to_timestamp")])
 @pytest.mark.parametrize("shuffle", [False, "block"])
 def test_frames_have_the_pixels_around_them(
-    place: stoker.Lake, files: dict[tuple[str, int], bytes], shuffle: Literal[False, "block"]
+    place: stoker.Lake,
+    files: dict[tuple[str, int], bytes],
+    shuffle: Literal[False, "block"],
+    within: tuple[str, str] | None,
 ) -> None:
     clip = stoker.VideoClip(
-        frames=len(DELTAS), start="video_time", delta_timestamps=DELTAS, size=(HEIGHT, WIDTH), layout="tchw"
+        frames=len(DELTAS), start="video_time", delta_timestamps=DELTAS, within=within, size=(HEIGHT, WIDTH)
     )
     query = place.sql(QUERY + ("" if shuffle else "ORDER BY f.index"))
     stream = query.stream(batch_size=8, seed=3, shuffle=shuffle, decode={"video_bytes": clip})
@@ -152,6 +158,8 @@ def test_frames_have_the_pixels_around_them(
     for number, episodes in enumerate(FILES):
         indices = np.flatnonzero(np.isin(frames_table()["episode_index"], episodes)).tolist()
         numbers.update({index: (number, at) for at, index in enumerate(indices)})
+    ends = np.cumsum(EPISODES)
+    episodes = {index: int(np.searchsorted(ends, index, side="right")) for index in numbers}
     seen = []
     for batch in stream:
         for row in np.flatnonzero(batch.valid):
@@ -160,14 +168,37 @@ def test_frames_have_the_pixels_around_them(
             assert batch["observation_state"][row].tolist() == [index, -index]
             assert batch["action"][row].tolist() == [index + 1, -index + 1]
             number, at = numbers[index]
-            last = len(pixels[number]) - 1
+            first, last = 0, len(pixels[number]) - 1
+            if within is not None:
+                # LeRobot repeats and masks at the ends of the episode.
+                episode = episodes[index]
+                first = at - (index - int(ends[episode]) + EPISODES[episode])
+                last = first + EPISODES[episode] - 1
             wanted = [round(at + delta * FPS) for delta in DELTAS]
-            assert batch["video_bytes_mask"][row].tolist() == [0 <= frame <= last for frame in wanted]
+            assert batch["video_bytes_mask"][row].tolist() == [first <= frame <= last for frame in wanted]
             for found, frame in zip(batch["video_bytes"][row], wanted, strict=True):
-                expected = pixels[number][min(max(frame, 0), last)]
+                expected = pixels[number][min(max(frame, first), last)]
                 assert np.abs(found.astype(int) - expected.astype(int)).max() <= 2, (index, frame)
     assert sorted(seen) == list(range(sum(EPISODES)))
     assert (seen == sorted(seen)) is not bool(shuffle)
+
+
+def test_clips_need_columns_with_bounds(place: stoker.Lake) -> None:
+    for within, words in [
+        (("from_timestamp",), "it must be the names of two columns"),
+        ("from_timestamp", "it must be the names of two columns"),
+        (("from_timestamp", ""), "within has a column without a name"),
+    ]:
+        with pytest.raises(stoker.InvalidRequestError, match=words):
+            stoker.VideoClip(frames=1, within=within)  # type: ignore[arg-type]
+    clip = stoker.VideoClip(frames=1, start="video_time", within=("from_timestamp", "end"), size=(HEIGHT, WIDTH))
+    with pytest.raises(stoker.StokerError, match="cannot decode column video_bytes with column end"):
+        place.sql(QUERY).stream(batch_size=2, decode={"video_bytes": clip})
+    # The bounds of the next episode: no frame of these rows is among them.
+    query = QUERY.replace("e.from_timestamp, e.to_timestamp", "e.to_timestamp, e.to_timestamp + 0.2 AS past")
+    clip = stoker.VideoClip(frames=1, start="video_time", within=("to_timestamp", "past"), size=(HEIGHT, WIDTH))
+    with pytest.raises(stoker.StokerError, match=r"frames within its bounds|have no frames of the video"):
+        list(place.sql(query).stream(batch_size=2, decode={"video_bytes": clip}))
 
 
 def test_a_query_of_the_frames_alone_reads_no_videos(place: stoker.Lake) -> None:

@@ -19,7 +19,7 @@ import stoker
 
 NUM_ROWS = 12
 #: The columns of the table, but the videos.
-COLUMNS = "id, frame_index, time"
+COLUMNS = "id, frame_index, time, stop, until"
 #: Where clips begin, and other options that choose frames.
 CHOICES: list[dict[str, Any]] = [
     {"frames": 4, "stride": 2, "start": 5},
@@ -30,6 +30,13 @@ CHOICES: list[dict[str, Any]] = [
     {"frames": 4, "start": "uniform"},
     {"frames": 6, "start": 17},
     {"frames": 4, "start": "frame_index", "delta_timestamps": [-0.2, 0.0, 0.04, 0.4]},
+    {
+        "frames": 4,
+        "start": "frame_index",
+        "delta_timestamps": [-0.2, 0.0, 0.04, 0.4],
+        "within": ("frame_index", "stop"),
+    },
+    {"frames": 3, "start": "random", "within": ("time", "until")},
 ]
 
 
@@ -60,7 +67,9 @@ def needed(file: bytes, first: int, last: int) -> tuple[int, int]:
 
 def columns(videos: list[bytes | None]) -> dict[str, Any]:
     rows = np.arange(len(videos))
-    return {"id": rows, "video": pa.array(videos, pa.large_binary()), "frame_index": rows, "time": rows / 25}
+    files = pa.array(videos, pa.large_binary())
+    bounds = {"stop": rows + 8, "until": rows / 25 + 0.5}
+    return {"id": rows, "video": files, "frame_index": rows, "time": rows / 25, **bounds}
 
 
 @pytest.fixture(scope="module")

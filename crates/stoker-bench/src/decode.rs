@@ -103,8 +103,7 @@ impl Files {
             for batch in &self.batches {
                 let rows = batch.iter().len();
                 let memory = tensors.chunks_exact_mut(to_usize(ROW_BYTES)).take(rows).map(|tensor| vec![tensor]);
-                let failed =
-                    decoder.decode_each(batch, None, &seeds[..rows], memory.collect::<Vec<RowMemory<'_>>>())?;
+                let failed = decoder.decode_each(batch, &[], &seeds[..rows], memory.collect::<Vec<RowMemory<'_>>>())?;
                 ensure!(failed.is_empty(), "an image cannot be decoded: {failed:?}");
             }
             Ok(())

@@ -122,7 +122,7 @@ impl Frames {
             for batch in &self.batches {
                 let memory = tensors.chunks_exact_mut(ROW_BYTES).take(batch.len()).map(|tensor| vec![tensor]);
                 let memory = memory.collect::<Vec<RowMemory<'_>>>();
-                let failed = decoder.decode_each(batch, None, &seeds[..batch.len()], memory)?;
+                let failed = decoder.decode_each(batch, &[], &seeds[..batch.len()], memory)?;
                 ensure!(failed.is_empty(), "a frame cannot be decoded: {failed:?}");
             }
             Ok(())

@@ -56,7 +56,8 @@ impl BatchDecoder {
     }
 
     /// Decodes the rows of a column of files, of lists of files, or of texts, row i into `memory[i]`, with the draws of
-    /// `seeds[i]` and the number of row i of `parameters`. This call blocks until all rows are decoded. Returns the rows
+    /// `seeds[i]` and the numbers of row i of `parameters`, the columns of
+    /// [`ValueDecoder::parameters`]. This call blocks until all rows are decoded. Returns the rows
     /// that are null, damaged, too large or in another format, in ascending order; the content of their memory is
     /// undefined.
     ///
@@ -69,7 +70,7 @@ impl BatchDecoder {
     pub fn decode_each(
         &self,
         values: &dyn Array,
-        parameters: Option<&dyn Array>,
+        parameters: &[&dyn Array],
         seeds: &[u64],
         memory: Vec<RowMemory<'_>>,
     ) -> Result<Vec<(usize, BadValue)>> {
@@ -92,7 +93,7 @@ impl BatchDecoder {
     pub fn decode_lists(
         &self,
         values: &dyn Array,
-        parameters: Option<&dyn Array>,
+        parameters: &[&dyn Array],
         seeds: &[u64],
         lists: Vec<&mut Vec<u8>>,
     ) -> Result<Vec<(usize, BadValue)>> {
@@ -113,15 +114,16 @@ impl BatchDecoder {
     fn each<M: Send>(
         &self,
         values: &dyn Array,
-        parameters: Option<&dyn Array>,
+        parameters: &[&dyn Array],
         seeds: &[u64],
         memory: Vec<M>,
         decode: impl Fn(&Row<'_>, M) -> Result<(), BadValue> + Sync,
     ) -> Result<Vec<(usize, BadValue)>> {
         let found = Values::of(values, self.decoder.takes())?;
-        let numbers = parameters.map(numbers).transpose()?.unwrap_or_else(|| vec![None; values.len()]);
-        if seeds.len() != values.len() || numbers.len() != values.len() || memory.len() != values.len() {
-            let found = format!("{} rows, {} seeds, {} numbers", values.len(), seeds.len(), numbers.len());
+        let columns = parameters.iter().map(|column| numbers(*column)).collect::<Result<Vec<_>>>()?;
+        let are_as_many = columns.iter().all(|column| column.len() == values.len());
+        if seeds.len() != values.len() || !are_as_many || memory.len() != values.len() {
+            let found = format!("{} rows, {} seeds, {} parameters", values.len(), seeds.len(), columns.len());
             return Err(Error::internal(format!("decoding {found} into {} rows", memory.len())));
         }
         let at_once = self.decoder.rows_at_once().max(1);
@@ -130,8 +132,8 @@ impl BatchDecoder {
             let decoded = match found.of_row(row) {
                 None => Err(BadValue::new("it is null")),
                 Some(files) => {
-                    let (parameter, seed, is_text) = (numbers[row], seeds[row], found.are_texts);
-                    let row = Row { files, is_text, parameter, seed };
+                    let parameters: Vec<_> = columns.iter().map(|column| column[row]).collect();
+                    let row = Row { files, is_text: found.are_texts, parameters: &parameters, seed: seeds[row] };
                     catch_panic(|| decode(&row, memory), BadValue::new)
                 }
             };

@@ -289,7 +289,7 @@ pub fn decode_images(values: &ArrayRef, transform: &ImageTransform, seeds: &[u64
         let slices = buffer.chunks_exact_mut(output.row_bytes());
         rows.iter_mut().zip(slices).for_each(|(row, slice)| row.push(slice));
     }
-    let failed = decoder.decode_each(values, None, seeds, rows)?;
+    let failed = decoder.decode_each(values, &[], seeds, rows)?;
     if let Some((row, BadValue { reason, .. })) = failed.into_iter().next() {
         return Err(Error::BadImage { row, reason });
     }

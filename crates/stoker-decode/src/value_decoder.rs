@@ -44,9 +44,9 @@ pub trait ValueDecoder: Send + Sync {
         Takes::Files
     }
 
-    /// The column whose value each row is decoded with, beside the file.
-    fn parameter(&self) -> Option<&str> {
-        None
+    /// The columns of numbers that each row is decoded with, beside the file.
+    fn parameters(&self) -> Vec<&str> {
+        Vec::new()
     }
 
     /// The column whose name the seeds of the rows are made with, if it is not the decoded column itself.
@@ -153,13 +153,18 @@ pub struct Row<'a> {
     pub files: &'a [Option<&'a [u8]>],
     /// Whether the row is a text.
     pub is_text: bool,
-    /// The value of [`ValueDecoder::parameter`]; `None` if there is none, or if it is null.
-    pub parameter: Option<Number>,
+    /// The values of [`ValueDecoder::parameters`]; a value is `None` if it is null.
+    pub parameters: &'a [Option<Number>],
     /// The seed of the row's draws.
     pub seed: u64,
 }
 
 impl<'a> Row<'a> {
+    /// Returns the value of one of [`ValueDecoder::parameters`]; `None` if there is no such parameter, or if it is null.
+    pub fn parameter(&self, index: usize) -> Option<Number> {
+        self.parameters.get(index).copied().flatten()
+    }
+
     /// Returns the only file.
     ///
     /// # Errors

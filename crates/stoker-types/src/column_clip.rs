@@ -36,4 +36,8 @@ pub struct ColumnClip {
     /// The times of the frames relative to the start, in seconds, in place of successive frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offsets: Option<Vec<f64>>,
+    /// The columns that tell where the part of the video begins and ends in which all frames lie: frames in columns of
+    /// integers, seconds in columns of floats. The end is not part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<(String, String)>,
 }

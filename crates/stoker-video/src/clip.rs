@@ -30,6 +30,11 @@ pub struct VideoClip {
     /// The times of the frames relative to the start, in seconds, as LeRobot's `delta_timestamps`: for each of them the
     /// frame with the nearest time is chosen. As many as `frames`; `stride` must be 1.
     pub offsets: Option<Vec<f64>>,
+    /// The columns that tell for each row where the part of the video begins and ends in which all frames of the clip lie,
+    /// such as an episode: frames in columns of integers, seconds in columns of floats. The end is not part of it. With
+    /// `None`, this part is the whole video.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<(String, String)>,
     /// Height and width of the tensor. The frames are resized to it, whatever their aspect ratio is. With `None` they
     /// keep their size.
     pub size: Option<(u32, u32)>,
@@ -74,6 +79,7 @@ impl VideoClip {
             stride: 1,
             start: Start::default(),
             offsets: None,
+            within: None,
             size: None,
             interpolation: Interpolation::default(),
             orientation: Orientation::Apply,
@@ -93,6 +99,7 @@ impl VideoClip {
             stride: number(clip.stride),
             start,
             offsets: clip.offsets.clone(),
+            within: clip.within.clone(),
             ..Self::new(number(clip.frames))
         };
         clip.validate()?;
@@ -107,7 +114,19 @@ impl VideoClip {
             stride: self.stride as u64,
             start: self.start.clone(),
             offsets: self.offsets.clone(),
+            within: self.within.clone(),
         }
+    }
+
+    /// The columns whose values choose the frames of a row: the start, if it is one, then begin and end of
+    /// [`VideoClip::within`].
+    pub fn columns(&self) -> Vec<&str> {
+        let start = match &self.start {
+            Start::Column(column) => Some(column.as_str()),
+            _ => None,
+        };
+        let within = self.within.iter().flat_map(|(begin, end)| [begin.as_str(), end.as_str()]);
+        start.into_iter().chain(within).collect()
     }
 
     /// Returns the sizes of the dimensions of each row's tensor, if the clip has a size.
@@ -170,6 +189,11 @@ impl VideoClip {
                 );
             }
             _ => {}
+        }
+        if let Some((begin, end)) = &self.within
+            && (begin.is_empty() || end.is_empty())
+        {
+            return bad("within", "has a column without a name".to_string());
         }
         if let Some((height, width)) = self.size {
             if !(1..=EDGE_MAX).contains(&height) || !(1..=EDGE_MAX).contains(&width) {

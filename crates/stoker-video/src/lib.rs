@@ -29,6 +29,7 @@ mod decode;
 mod decoders;
 mod error;
 mod factors;
+mod frame_span;
 mod full;
 mod h264;
 mod index;

@@ -204,6 +204,8 @@ pub fn clips_to_proto(clips: &[ColumnClip]) -> Vec<proto::ColumnClip> {
             ClipStart::Uniform => Start::Uniform(true),
         }),
         offsets: clip.offsets.clone().unwrap_or_default(),
+        begin_column: clip.within.as_ref().map(|(begin, _)| begin.clone()).unwrap_or_default(),
+        end_column: clip.within.as_ref().map(|(_, end)| end.clone()).unwrap_or_default(),
     };
     clips.iter().map(message).collect()
 }
@@ -231,6 +233,8 @@ pub fn clips_from_proto(policy: Option<&proto::ReadPolicy>) -> Result<Vec<Column
             stride: clip.stride,
             start,
             offsets: Some(clip.offsets.clone()).filter(|offsets| !offsets.is_empty()),
+            within: Some((clip.begin_column.clone(), clip.end_column.clone()))
+                .filter(|(begin, end)| !begin.is_empty() || !end.is_empty()),
         })
     };
     policy.map_or(Ok(Vec::new()), |policy| policy.clips.iter().map(clip).collect())

@@ -107,7 +107,7 @@ fn with_matrix(file: &[u8], transform: &ImageTransform, seed: u64) -> (Vec<u8>, 
     let transform = ImageTransform { matrix: true, ..transform.clone() };
     let decoder = BatchDecoder::try_new(Box::new(ImageDecoder::new(transform.clone())), 1).unwrap();
     let (mut tensor, mut matrix) = (vec![0; transform.row_bytes()], vec![0; 24 * transform.num_crops()]);
-    let failed = decoder.decode_each(&column(&[file]), None, &[seed], vec![vec![&mut tensor, &mut matrix]]).unwrap();
+    let failed = decoder.decode_each(&column(&[file]), &[], &[seed], vec![vec![&mut tensor, &mut matrix]]).unwrap();
     assert_eq!(failed, []);
     let output = &decoder.outputs()[1];
     assert_eq!(output.name("image"), "image_matrix");

@@ -34,7 +34,7 @@ fn rows_are_in_their_places_on_any_number_of_threads() {
         for _ in 0..2 {
             let mut tensor = vec![0xEE; 40 * transform.row_bytes()];
             let memory = tensor.chunks_exact_mut(transform.row_bytes()).map(|row| vec![row]).collect();
-            assert_eq!(decoder.decode_each(values.as_ref(), None, &seeds, memory).unwrap(), []);
+            assert_eq!(decoder.decode_each(values.as_ref(), &[], &seeds, memory).unwrap(), []);
             assert!(tensor.chunks(transform.row_bytes()).eq(expected.iter().map(Vec::as_slice)));
         }
     }
@@ -87,13 +87,13 @@ fn all_bad_rows_are_named_whatever_their_seeds() {
         for seed in 0..50 {
             let mut tensor = vec![0; files.len() * row_bytes];
             let tensors = tensor.chunks_exact_mut(row_bytes).map(|row| vec![row]).collect();
-            let bad = decoder.decode_each(values.as_ref(), None, &vec![seed; files.len()], tensors).unwrap();
+            let bad = decoder.decode_each(values.as_ref(), &[], &vec![seed; files.len()], tensors).unwrap();
             assert_eq!(bad.iter().map(|(row, _)| *row).collect::<Vec<_>>(), expected, "{transform:?}, seed {seed}");
             assert!(bad.iter().all(|(_, bad)| !bad.reason.is_empty()));
         }
     }
     let decoder = batch_decoder(&ImageTransform::new(4, 4), 1);
-    let error = decoder.decode_each(values.as_ref(), None, &[0], Vec::new()).unwrap_err();
+    let error = decoder.decode_each(values.as_ref(), &[], &[0], Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
 }
 
@@ -139,7 +139,7 @@ fn lists_of_images_are_padded_and_cut() {
     let (mut tensors, mut lengths) = (vec![0xEE; 3 * random.row_bytes()], vec![0xEE; 3 * 4]);
     let memory = tensors.chunks_exact_mut(random.row_bytes()).zip(lengths.chunks_exact_mut(4));
     let memory = memory.map(|(tensor, length)| vec![tensor, length]).collect();
-    let failed = decoder.decode_each(values.as_ref(), None, &[5, 6, 7], memory).unwrap();
+    let failed = decoder.decode_each(values.as_ref(), &[], &[5, 6, 7], memory).unwrap();
     assert_eq!(failed, [(2, BadValue::new("it is null"))]);
     assert_eq!(lengths[..8], [1i32.to_ne_bytes(), 3i32.to_ne_bytes()].concat());
     let one = ImageTransform { images: None, ..random.clone() };
@@ -157,7 +157,7 @@ fn lists_of_images_are_padded_and_cut() {
     broken[2] = b"text";
     let memory = tensors.chunks_exact_mut(random.row_bytes()).zip(lengths.chunks_exact_mut(4));
     let memory = memory.map(|(tensor, length)| vec![tensor, length]).collect();
-    let failed = decoder.decode_each(lists(&broken).as_ref(), None, &[0; 3], memory).unwrap();
+    let failed = decoder.decode_each(lists(&broken).as_ref(), &[], &[0; 3], memory).unwrap();
     assert!(failed[0].1.reason.starts_with("number 1 of its list: it is no PNG"), "{failed:?}");
 }
 

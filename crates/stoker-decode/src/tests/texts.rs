@@ -54,7 +54,7 @@ impl ValueDecoder for Bytes {
 fn lists(values: &dyn Array, takes: Takes) -> Result<(Vec<Vec<u8>>, Vec<usize>)> {
     let decoder = BatchDecoder::try_new(Box::new(Bytes { takes, shape: Vec::new() }), 2)?;
     let mut lists = vec![b"before".to_vec(); values.len()];
-    let failed = decoder.decode_lists(values, None, &vec![0; values.len()], lists.iter_mut().collect())?;
+    let failed = decoder.decode_lists(values, &[], &vec![0; values.len()], lists.iter_mut().collect())?;
     Ok((lists, failed.into_iter().map(|(row, _)| row).collect()))
 }
 
@@ -112,7 +112,7 @@ fn a_decoder_that_makes_parts_of_elements_fails() {
     let decoder = BatchDecoder::try_new(Box::new(decoder), 1).unwrap();
     let values = StringArray::from(vec!["abcd", "abc"]);
     let mut lists = vec![Vec::new(); 2];
-    let failed = decoder.decode_lists(&values, None, &[0; 2], lists.iter_mut().collect()).unwrap();
+    let failed = decoder.decode_lists(&values, &[], &[0; 2], lists.iter_mut().collect()).unwrap();
     assert_eq!(failed, [(1, BadValue::fatal("the decoder made a part of an element"))]);
     assert_eq!(lists[0], b"abcd");
 }

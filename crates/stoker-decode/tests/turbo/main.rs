@@ -73,7 +73,7 @@ fn tensor(file: &[u8], transform: &ImageTransform, seed: u64) -> Result<Vec<u8>,
     let decoder = BatchDecoder::try_new(Box::new(images), 1).map_err(|error| error.to_string())?;
     let values: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values([file]));
     let mut bytes = vec![0; transform.row_bytes()];
-    let failed = decoder.decode_each(&values, None, &[seed], vec![vec![&mut bytes]]);
+    let failed = decoder.decode_each(&values, &[], &[seed], vec![vec![&mut bytes]]);
     match failed.map_err(|error| error.to_string())?.into_iter().next() {
         Some((_, bad)) => Err(bad.reason),
         None => Ok(bytes),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use stoker_decode::{BadValue, Error as DecodeError, Number, OutputSpec, Row, ValueDecoder, draw_start, write_number};
 use stoker_libav::Libav;
-use stoker_video::{BadVideo, ByteSource, ClipBytes, Decoders, Position, Start, Video, VideoClip, VideoIndex};
+use stoker_video::{BadVideo, ByteSource, ClipBytes, Decoders, Position, Video, VideoClip, VideoIndex};
 
 use crate::{Error, Result};
 
@@ -43,12 +43,15 @@ impl ClipDecoder {
         outputs: [&mut [u8]; 3],
     ) -> Result<(), BadVideo> {
         let [tensor, length, mask] = outputs;
-        let position = row.parameter.map(|number| match number {
-            Number::Whole(frame) => Position::Frame(frame),
-            Number::Real(seconds) => Position::Seconds(seconds),
-        });
+        let position = |number: &Option<Number>| {
+            number.map(|number| match number {
+                Number::Whole(frame) => Position::Frame(frame),
+                Number::Real(seconds) => Position::Seconds(seconds),
+            })
+        };
+        let positions: Vec<Option<Position>> = row.parameters.iter().map(position).collect();
         let (draw, _) = draw_start(row.seed);
-        let frames = self.clip.frames_of(video.index, position, draw)?;
+        let frames = self.clip.frames_of_row(video.index, &positions, draw)?;
         let idle = self.idle.lock().pop();
         let mut decoders = idle.unwrap_or_else(|| Decoders::new(self.libav.clone()));
         let decoded = self.clip.decode_frames(&mut decoders, video, &frames, tensor);
@@ -83,11 +86,8 @@ impl ValueDecoder for ClipDecoder {
         vec![frames, OutputSpec::number("length"), mask]
     }
 
-    fn parameter(&self) -> Option<&str> {
-        match &self.clip.start {
-            Start::Column(column) => Some(column),
-            _ => None,
-        }
+    fn parameters(&self) -> Vec<&str> {
+        self.clip.columns()
     }
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {

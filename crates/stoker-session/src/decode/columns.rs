@@ -55,8 +55,8 @@ struct Column {
     index: usize,
     name: String,
     decoder: BatchDecoder,
-    /// The index of the column of the decoder's parameters.
-    parameter: Option<usize>,
+    /// The indices of the columns of the decoder's parameters.
+    parameters: Vec<usize>,
     /// The indices of the outputs in decoded batches.
     outputs: Vec<usize>,
 }
@@ -71,10 +71,11 @@ impl Column {
         let decoder = BatchDecoder::try_new(decoder.build()?, num_threads)?;
         let index_of = |schema: &Schema, name: &str| schema.index_of(name).map_err(Error::internal);
         let outputs = decoder.outputs().iter().map(|output| index_of(decoded, &output.name(name)));
+        let parameters = decoder.decoder().parameters().into_iter().map(|named| index_of(encoded, named));
         Ok(Self {
             index: index_of(encoded, name)?,
             name: name.clone(),
-            parameter: decoder.decoder().parameter().map(|named| index_of(encoded, named)).transpose()?,
+            parameters: parameters.collect::<Result<_>>()?,
             outputs: outputs.collect::<Result<_>>()?,
             decoder,
         })
@@ -121,17 +122,18 @@ impl Column {
         places: &[usize],
         seeds: &[u64],
     ) -> Result<Vec<(usize, stoker_decode::BadValue)>> {
-        let parameters = self.parameter.map(|index| rows.column(index).as_ref() as &dyn Array);
+        let parameters: Vec<&dyn Array> =
+            self.parameters.iter().map(|index| rows.column(*index).as_ref() as &dyn Array).collect();
         let values = rows.column(self.index).as_ref();
         Ok(match outputs {
             Outputs::Fixed(outputs) => {
-                self.decoder.decode_each(values, parameters, seeds, self.memory(outputs, places))?
+                self.decoder.decode_each(values, &parameters, seeds, self.memory(outputs, places))?
             }
             Outputs::Lists(lists) => {
                 let mut wanted = places.iter().peekable();
                 let is_wanted = |(row, _): &(usize, &mut Vec<u8>)| wanted.next_if(|place| **place == *row).is_some();
                 let lists = lists.iter_mut().enumerate().filter(is_wanted).map(|(_, list)| list).collect();
-                self.decoder.decode_lists(values, parameters, seeds, lists)?
+                self.decoder.decode_lists(values, &parameters, seeds, lists)?
             }
         })
     }

@@ -96,8 +96,8 @@ impl ValueDecoder for Shared {
         self.0.takes()
     }
 
-    fn parameter(&self) -> Option<&str> {
-        self.0.parameter()
+    fn parameters(&self) -> Vec<&str> {
+        self.0.parameters()
     }
 
     fn draws_of(&self) -> Option<&str> {

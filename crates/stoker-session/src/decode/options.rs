@@ -154,7 +154,7 @@ impl DecodeOptions {
             if self.columns.iter().take(number).any(|(other, _)| other == name) {
                 return Err(Error::invalid(format!("cannot decode column {name} twice")));
             }
-            if let Some(named) = decoder.parameter() {
+            for named in decoder.parameters() {
                 named_column(schema, named, &format!("cannot decode column {name} with column {named}"))?;
             }
             if let Some(named) = decoder.draws_of() {

@@ -58,17 +58,17 @@ impl ValueDecoder for SoundDecoder {
         vec![OutputSpec::tensor(DataType::Float32, self.clip.shape().into()), OutputSpec::number("length")]
     }
 
-    fn parameter(&self) -> Option<&str> {
+    fn parameters(&self) -> Vec<&str> {
         match &self.clip.start {
-            Start::Column(column) => Some(column),
-            _ => None,
+            Start::Column(column) => vec![column.as_str()],
+            _ => Vec::new(),
         }
     }
 
     fn decode(&self, row: &Row<'_>, outputs: &mut [&mut [u8]]) -> Result<(), BadValue> {
         let [samples, length] = outputs else { return Err(BadValue::fatal("a sound has two arrays")) };
         let (file, (_, draw)) = (row.file()?, draw_start(row.seed));
-        let start = row.parameter.map(|number| match number {
+        let start = row.parameter(0).map(|number| match number {
             Number::Whole(seconds) => seconds as f64,
             Number::Real(seconds) => seconds,
         });

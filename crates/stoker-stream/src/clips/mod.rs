@@ -48,8 +48,8 @@ pub(crate) struct ClipColumn {
     pub name: String,
     /// Which frames are decoded.
     pub clip: VideoClip,
-    /// The index of the column with the starts.
-    pub start: Option<usize>,
+    /// The indices of the columns that choose the frames, those of [`VideoClip::columns`].
+    pub chosen_by: Vec<usize>,
 }
 
 impl ClipColumn {
@@ -118,14 +118,12 @@ impl StreamPlan {
     fn clip_column(&self, clip: &ColumnClip, chosen: VideoClip) -> Option<ClipColumn> {
         let (schema, sources) = (self.schema(), &self.inner.sources);
         let column = schema.index_of(&clip.column).ok()?;
-        let start = match &chosen.start {
-            Start::Column(name) => {
-                let start = schema.index_of(name).ok()?;
-                let found = schema.field(start).data_type();
-                Some(start).filter(|_| found.is_integer() || found.is_floating()).map(Some)?
-            }
-            _ => None,
+        let number = |name: &str| {
+            let index = schema.index_of(name).ok()?;
+            let found = schema.field(index).data_type();
+            Some(index).filter(|_| found.is_integer() || found.is_floating())
         };
+        let chosen_by = chosen.columns().into_iter().map(number).collect::<Option<Vec<_>>>()?;
         let is_indexed = |source: &SourcePlan| match &source.columns[column] {
             ColumnPlan::Table { sources } => {
                 let tables = source.row_set.sources();
@@ -135,7 +133,7 @@ impl StreamPlan {
             ColumnPlan::Dense { .. } | ColumnPlan::RowSet { .. } | ColumnPlan::Packed => false,
         };
         let is_read = *schema.field(column).data_type() == DataType::LargeBinary && sources.iter().all(is_indexed);
-        is_read.then(|| ClipColumn { column, name: clip.column.clone(), clip: chosen, start })
+        is_read.then(|| ClipColumn { column, name: clip.column.clone(), clip: chosen, chosen_by })
     }
 
     /// Returns this plan with the bytes that its rows take with clips, by a sample of the rows.

@@ -57,8 +57,8 @@ pub(crate) async fn read_clips(
         let ColumnPlan::Table { sources } = &source.columns[column.column] else { continue };
         let Reader { scan, clock, .. } = reader;
         let reads = ClipReads { source, column, sources, scan, clock };
-        let starts = column.start.and_then(|start| arrays.get(start)?.clone());
-        let array = reads.read(reader, found, starts, bad).await?;
+        let chosen_by: Vec<_> = column.chosen_by.iter().map(|index| arrays.get(*index).cloned().flatten()).collect();
+        let array = reads.read(reader, found, &chosen_by, bad).await?;
         if let Some(place) = arrays.get_mut(column.column) {
             *place = Some(array);
         }
@@ -78,11 +78,12 @@ pub(super) async fn sampled_bytes(source: &SourcePlan, column: &ClipColumn, scan
     let reads = ClipReads { source, column, sources, scan, clock: &clock };
     let supplied: Vec<Supplied> = (0..ordinals.len()).filter_map(|row| reads.supplied(&rows.addrs, row)).collect();
     let indexes = reads.indexes(supplied.iter().copied()).await?;
-    // Any start does for an estimate.
-    let clip = match column.clip.start {
-        Start::Column(_) => VideoClip { start: Start::Random, ..column.clip.clone() },
-        _ => column.clip.clone(),
+    // Any start does for an estimate, anywhere in the video.
+    let start = match &column.clip.start {
+        Start::Column(_) => Start::Random,
+        start => start.clone(),
     };
+    let clip = VideoClip { start, within: None, ..column.clip.clone() };
     let mut sizes = Vec::new();
     for (number, row) in supplied.iter().enumerate() {
         let Some(index) = indexes.get(row).and_then(Option::as_ref) else { continue };
@@ -112,7 +113,7 @@ impl ClipReads<'_> {
         &self,
         reader: Reader<'_>,
         found: &SourceRows,
-        starts: Option<ArrayRef>,
+        chosen_by: &[Option<ArrayRef>],
         bad: &mut BTreeMap<usize, Damage>,
     ) -> Result<ArrayRef> {
         let positions = &found.delivered.positions;
@@ -122,18 +123,21 @@ impl ClipReads<'_> {
         }
         let place = |place: &u64| self.supplied(&found.rows.addrs, stoker_types::to_usize(*place));
         let supplied: Vec<Option<Supplied>> = found.places.iter().map(place).collect();
-        let starts = match &starts {
-            Some(starts) => {
+        let in_rows = |array: &Option<ArrayRef>| match array {
+            Some(array) => {
                 let failed = |error: stoker_decode::Error| Error::Internal { reason: error.to_string() };
-                numbers(starts.as_ref()).map_err(failed)?
+                numbers(array.as_ref()).map_err(failed)
             }
-            None => vec![None; positions.len()],
+            None => Ok(vec![None; positions.len()]),
         };
+        let chosen_by = chosen_by.iter().map(in_rows).collect::<Result<Vec<_>>>()?;
         let sound = supplied.iter().enumerate().filter(|(row, _)| !bad.contains_key(row));
         let indexes = self.indexes(sound.filter_map(|(_, supplied)| *supplied)).await?;
         let (seed, epoch, is_bad) = (reader.plan.spec.seed, found.delivered.epoch, |row| bad.contains_key(&row));
-        let rows = supplied.iter().zip(positions).zip(starts).enumerate();
-        let reads = rows.map(|(row, ((supplied, position), start))| {
+        let rows = supplied.iter().zip(positions).enumerate();
+        let reads = rows.map(|(row, (supplied, position))| {
+            let numbers: Vec<Option<Number>> =
+                chosen_by.iter().map(|column| column.get(row).copied().flatten()).collect();
             let index = supplied.as_ref().and_then(|supplied| indexes.get(supplied)?.as_ref());
             let (is_bad, draw) = (is_bad(row), draw_start(sample_seed(seed, epoch, *position, &self.column.name)).0);
             async move {
@@ -142,7 +146,7 @@ impl ClipReads<'_> {
                     (Some(_), _) if is_bad => Ok(ClipPart::Bad),
                     (Some(_), None) => Ok(ClipPart::Whole),
                     (Some(supplied), Some(index)) => {
-                        let found = self.frames(reader, *supplied, index, start, draw).await?;
+                        let found = self.frames(reader, *supplied, index, &numbers, draw).await?;
                         let Some(mut frames) = found else { return Ok(ClipPart::Whole) };
                         let are_read = frames.fill(self.scan, self.column.has_fixed_frames()).await?;
                         Ok::<_, Error>(if are_read { ClipPart::Frames(frames) } else { ClipPart::Whole })
@@ -199,7 +203,7 @@ impl ClipReads<'_> {
         reader: Reader<'_>,
         (number, address): Supplied,
         index: &Arc<CheckedIndex>,
-        start: Option<Number>,
+        numbers: &[Option<Number>],
         draw: u64,
     ) -> Result<Option<FoundFrames>> {
         let (table, name) = (self.table(number), &self.sources[number].1);
@@ -209,11 +213,14 @@ impl ClipReads<'_> {
             // The index was made of another file, and says nothing about this one.
             return Ok(None);
         }
-        let start = start.map(|start| match start {
-            Number::Whole(frame) => Position::Frame(frame),
-            Number::Real(seconds) => Position::Seconds(seconds),
-        });
-        let chosen = self.column.clip.frames_of(index.index(), start, draw);
+        let position = |number: &Option<Number>| {
+            number.map(|number| match number {
+                Number::Whole(frame) => Position::Frame(frame),
+                Number::Real(seconds) => Position::Seconds(seconds),
+            })
+        };
+        let positions: Vec<Option<Position>> = numbers.iter().map(position).collect();
+        let chosen = self.column.clip.frames_of_row(index.index(), &positions, draw);
         let packets = chosen.ok().map(|frames| frames.packets(index.index()));
         let gap = if file.local().is_some() { LOCAL_GAP_BYTES } else { REMOTE_GAP_BYTES };
         let ranges = packets.as_ref().map(|packets| packets.byte_ranges(index.index(), gap)).unwrap_or_default();

@@ -62,7 +62,7 @@ async fn videos(uri: &str, files: &[Option<Vec<u8>>]) -> Engine {
 }
 
 fn clip(start: ClipStart) -> ColumnClip {
-    ColumnClip { column: "video".into(), frames: 2, stride: 1, start, offsets: None }
+    ColumnClip { column: "video".into(), frames: 2, stride: 1, start, offsets: None, within: None }
 }
 
 /// Checks that a value has the frames that a clip needs, and no others but those in between.
@@ -128,6 +128,38 @@ fn rows_have_the_frames_of_their_clips_in_all_orders_and_worlds() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn clips_within_bounds_of_the_rows_have_their_frames() {
+    let (folder, files) = (tempfile::tempdir().expect("a folder"), files());
+    run(async {
+        let engine = videos(folder.path().to_str().expect("UTF-8"), &files).await;
+        let query = "SELECT video, id, CAST(2 AS BIGINT) AS from_frame, seconds + 0.2 AS until FROM t";
+        let plan = plan(&engine, query, ShuffleMode::Block).await;
+        let within = Some(("from_frame".to_string(), "until".to_string()));
+        let clip = ColumnClip { frames: 4, within, ..clip(ClipStart::Uniform) };
+        let plan = plan.with_clips(std::slice::from_ref(&clip)).expect("a plan");
+        let slice = slice(0, 1, BatchSize::Global(12), LastBatch::Uneven);
+        let mut stream = plan.open(&slice, &ReadOptions::default()).expect("a stream");
+        let mut num_clips = 0;
+        while let Some(batch) = stream.next().await.expect("a batch") {
+            let ends = batch.data["until"].as_primitive::<arrow_array::types::Float64Type>();
+            for (row, value) in batch.data["video"].as_binary::<i64>().iter().enumerate() {
+                let Some(value) = value else { continue };
+                let read = ClipBytes::read(value).expect("a value").expect("a clip, not a file");
+                let bounds = [Some(Position::Frame(2)), Some(Position::Seconds(ends.value(row)))];
+                let chosen = VideoClip::choosing(&clip).expect("a clip").frames_of_row(&read.index, &bounds, 0);
+                for number in chosen.iter().flat_map(|frames| frames.packets(&read.index).numbers().collect::<Vec<_>>())
+                {
+                    let frame = read.index.frames()[number];
+                    assert!(read.pieces.bytes(frame.offset, frame.size as usize).is_some());
+                    num_clips += 1;
+                }
+            }
+        }
+        assert!(num_clips > NUM_ROWS);
     });
 }
 

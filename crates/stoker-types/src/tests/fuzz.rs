@@ -269,6 +269,7 @@ fn documents() -> Vec<Vec<u8>> {
             stride: 1,
             start: ClipStart::Seconds(0.5),
             offsets: Some(vec![-0.5; 8]),
+            within: Some(("from".into(), "to".into())),
         }],
         ..ReadBeside::default()
     };

@@ -64,6 +64,80 @@ fn offsets_choose_the_nearest_frames_and_mark_those_outside() {
     assert_eq!(reason, "the clip's start is null in the column frame");
 }
 
+/// Checks the clips of a part of a video of 20 frames, which are shown every 0.04 s.
+fn check_within(clip: &VideoClip, bounds: [Position; 2], start: Option<Position>, expected: &[usize], valid: &[bool]) {
+    let within = Some(("from".to_string(), "to".to_string()));
+    let clip = VideoClip { within, ..clip.clone() };
+    clip.validate().expect("valid options");
+    let columns: Vec<_> = start.into_iter().chain(bounds).map(Some).collect();
+    assert_eq!(clip.columns().len(), columns.len());
+    let frames = clip.frames_of_row(&plain(20), &columns, u64::MAX).expect("frames");
+    assert_eq!((frames.positions(), frames.valid()), (expected, valid), "{bounds:?}");
+}
+
+#[test]
+fn clips_stay_within_the_bounds_of_their_row() {
+    let seconds = |first: f64, end: f64| [Position::Seconds(first * 0.04), Position::Seconds(end * 0.04)];
+    let frames = |first, end| [Position::Frame(first), Position::Frame(end)];
+    let around = VideoClip {
+        start: Start::Column("at".to_string()),
+        offsets: Some(vec![-0.08, 0.0, 0.08]),
+        ..VideoClip::new(3)
+    };
+    // Two episodes that follow each other share no frame, whatever is rounded.
+    for bounds in [frames(3, 8), seconds(3.0, 8.0), seconds(3.01, 8.01), seconds(2.99, 7.99)] {
+        let at = |frame: f64| Some(Position::Seconds(frame * 0.04));
+        check_within(&around, bounds, at(3.0), &[3, 3, 5], &[false, true, true]);
+        check_within(&around, bounds, at(5.0), &[3, 5, 7], &[true; 3]);
+        check_within(&around, bounds, at(7.0), &[5, 7, 7], &[true, true, false]);
+        check_within(&around, bounds, Some(Position::Frame(7)), &[5, 7, 7], &[true, true, false]);
+        check_within(&clip(Start::Frame(6), 4, 1), bounds, None, &[6, 7, 7, 7], &[true, true, false, false]);
+        check_within(&clip(Start::Random, 3, 1), bounds, None, &[5, 6, 7], &[true; 3]);
+        check_within(&clip(Start::Uniform, 3, 1), bounds, None, &[3, 5, 7], &[true; 3]);
+    }
+    // The last episode ends with the video, or a little after it.
+    for bounds in [frames(18, 20), frames(18, 99), seconds(18.0, 20.0), seconds(18.0, 1e9)] {
+        check_within(&clip(Start::Frame(18), 3, 1), bounds, None, &[18, 19, 19], &[true, true, false]);
+    }
+    check_within(&clip(Start::Uniform, 2, 1), seconds(4.0, 5.0), None, &[4, 4], &[true; 2]);
+}
+
+#[test]
+fn bounds_without_frames_and_starts_outside_of_them_are_refused() {
+    let within = Some(("from".to_string(), "to".to_string()));
+    let refused = |start: Start, bounds: [Option<Position>; 2]| {
+        let clip = VideoClip { within: within.clone(), ..clip(start, 2, 1) };
+        clip.frames_of_row(&plain(20), &bounds, 0).unwrap_err().reason
+    };
+    let (frame, seconds) = (|frame| Some(Position::Frame(frame)), |seconds| Some(Position::Seconds(seconds)));
+    assert_eq!(refused(Start::Random, [frame(3), None]), "a bound of the clip is null in the column to");
+    assert_eq!(refused(Start::Random, [None, frame(3)]), "a bound of the clip is null in the column from");
+    for bounds in [
+        [frame(3), frame(3)],
+        [frame(-1), frame(3)],
+        [frame(20), frame(30)],
+        [frame(i64::MIN), frame(i64::MAX)],
+        [seconds(0.4), seconds(0.1)],
+        [seconds(f64::NAN), seconds(1.0)],
+        [seconds(0.0), seconds(f64::INFINITY)],
+        [seconds(9.0), seconds(10.0)],
+        [seconds(-3.0), seconds(0.5)],
+    ] {
+        let reason = refused(Start::Random, bounds);
+        assert!(
+            reason.starts_with("the bounds of the clip, ") && reason.ends_with("no frames of the video"),
+            "{reason}"
+        );
+    }
+    let bounds = [frame(3), frame(8)];
+    assert_eq!(refused(Start::Frame(8), bounds), "the clip starts at frame 8, outside of frames 3 to 7");
+    assert_eq!(refused(Start::Frame(2), bounds), "the clip starts at frame 2, outside of frames 3 to 7");
+    let reason = refused(Start::Seconds(0.04), bounds);
+    assert_eq!(reason, "the clip starts at 0.04 s, but the frames within its bounds are shown from 0.12 s to 0.28 s");
+    let nameless = VideoClip { within: Some(("from".into(), String::new())), ..VideoClip::new(1) };
+    assert_eq!(nameless.validate().unwrap_err().to_string(), "video clip: within has a column without a name");
+}
+
 #[test]
 fn frames_are_chosen_in_presentation_order() {
     let video = index(&[(0, true), (3, false), (1, false), (2, false)]);
@@ -134,5 +208,6 @@ fn options_are_plain_data() {
     let text = serde_json::to_string(&clip).expect("JSON");
     assert!(text.contains(r#""start":{"seconds":1.5}"#), "{text}");
     assert_eq!(serde_json::from_str::<VideoClip>(&text).expect("a clip"), clip);
-    assert!(serde_json::to_string(&VideoClip::new(1)).expect("JSON").contains(r#""start":"random""#));
+    let text = serde_json::to_string(&VideoClip::new(1)).expect("JSON");
+    assert!(text.contains(r#""start":"random""#) && !text.contains("within"), "{text}");
 }

@@ -4,7 +4,7 @@ use stoker_fuzz::Target;
 
 use super::checked::clip_of;
 use super::{file, plain};
-use crate::{ByteSource, CheckedIndex, ClipBytes, Packets, Start, VideoClip, VideoIndex};
+use crate::{ByteSource, CheckedIndex, ClipBytes, Packets, Position, Start, VideoClip, VideoIndex};
 
 /// Checks what holds for each index.
 fn check(index: &VideoIndex, file_bytes: usize) {
@@ -23,6 +23,15 @@ fn check(index: &VideoIndex, file_bytes: usize) {
     }
     let clip = VideoClip { start: Start::Seconds(0.5), offsets: Some(vec![-1.0, 0.0]), ..VideoClip::new(2) };
     let _ = clip.frames_of(index, None, 0);
+    for (begin, end) in [(0, 1), (1, i64::MAX), (-1, 2)] {
+        let within = Some(("from".to_string(), "to".to_string()));
+        let clip = VideoClip { within, ..VideoClip::new(2) };
+        let seconds = |frame: i64| Some(Position::Seconds(frame as f64 / 10.0));
+        for bounds in [[Some(Position::Frame(begin)), Some(Position::Frame(end))], [seconds(begin), seconds(end)]] {
+            let frames = clip.frames_of_row(index, &bounds, 7);
+            assert!(frames.iter().all(|frames| frames.positions().iter().all(|frame| *frame < index.num_frames())));
+        }
+    }
 }
 
 fn run(name: &str, files: &[&str], tokens: &[&[u8]]) {

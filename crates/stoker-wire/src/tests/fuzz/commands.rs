@@ -33,13 +33,15 @@ const TOKENS: [&str; 14] = [
 ];
 
 fn clips() -> Vec<ColumnClip> {
-    let clip = |start, offsets| ColumnClip { column: "video".into(), frames: 2, stride: 1, start, offsets };
+    let clip =
+        |start, offsets| ColumnClip { column: "video".into(), frames: 2, stride: 1, start, offsets, within: None };
     vec![
         clip(ClipStart::Frame(3), None),
         clip(ClipStart::Seconds(0.5), Some(vec![-0.1, 0.1])),
         clip(ClipStart::Column("at".into()), None),
         clip(ClipStart::Random, None),
         clip(ClipStart::Uniform, None),
+        ColumnClip { within: Some(("from".into(), "to".into())), ..clip(ClipStart::Random, None) },
     ]
 }
 
