@@ -411,6 +411,24 @@ def test_small_rows_share_a_dictionary(tmp_path: Path, codec: str, dtype: str) -
         lake.table("alone").append(frames)
 
 
+def test_ingests_and_copies_share_a_dictionary(tmp_path: Path) -> None:
+    lake, rows = stoker.connect(str(tmp_path / "lake")), small_rows(0, 600, "float32")
+    states = pa.FixedSizeListArray.from_arrays(pa.array(rows["state"].ravel()), 96)
+    pq.write_table(pa.table({"id": rows["id"], "state": states}), tmp_path / "rows.parquet", row_group_size=100)
+    options = ("--compress", "state=zstd", "--tensor", "state=float32[12,8]")
+    cli("ingest", "parquet", str(tmp_path / "rows.parquet"), "ingested", "--lake", lake.target, *options)
+    # A table without a dictionary, as its first batch is small, and a copy of it.
+    few = {name: values[:100] for name, values in rows.items()}
+    alone = lake.create_table("alone", few, compression={"state": "zstd"})
+    alone.append({name: values[100:] for name, values in rows.items()})
+    lake.execute("CREATE TABLE copied AS SELECT id, state FROM alone ORDER BY id")
+    for name, is_shared in (("ingested", True), ("alone", False), ("copied", True)):
+        table = lake.table(name)
+        assert (b"stoker.dictionary" in table.schema.field("state").metadata) is is_shared
+        batch = next(iter(lake.sql(f"SELECT id, state FROM {name} ORDER BY id").stream(batch_size=600, shuffle=False)))
+        np.testing.assert_array_equal(batch["state"].reshape(600, 12, 8), rows["state"].reshape(600, 12, 8))
+
+
 def test_damaged_dictionaries_are_refused(tmp_path: Path) -> None:
     lake = stoker.connect(str(tmp_path / "lake"))
     lake.create_table("t", small_rows(0, 500, "float32"), compression={"state": "zstd"})

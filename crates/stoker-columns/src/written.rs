@@ -60,7 +60,10 @@ pub fn with_dictionaries(target: &Schema, first: &RecordBatch) -> SchemaRef {
     let with_dictionary = |field: &FieldRef, column: &ArrayRef| {
         let tensor = CompressedTensor::try_of(field).ok()??;
         let tensor = tensor.with_dictionary(column).ok()?;
-        tensor.dictionary.is_some().then(|| Arc::new(tensor.to_field(field.name())))
+        let made = tensor.dictionary.is_some().then(|| tensor.to_field(field.name()))?;
+        let mut metadata = field.metadata().clone();
+        metadata.extend(made.metadata().clone());
+        Some(Arc::new(field.as_ref().clone().with_metadata(metadata)))
     };
     let columns = target.fields().iter().zip(first.columns());
     let fields: Vec<FieldRef> =

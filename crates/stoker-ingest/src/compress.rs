@@ -3,12 +3,16 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
 use serde::{Serialize, Serializer};
 use stoker_codec::Codec;
-use stoker_columns::{chosen_codec, is_compressed_tensor, with_codec};
+use stoker_columns::{chosen_codec, is_compressed_tensor, may_have_dictionaries, with_codec, with_dictionaries};
 
 use crate::{Error, Result};
+
+/// The bytes of rows of which the dictionaries of small rows are made, as far as a source has so many.
+pub(crate) const DICTIONARY_ROWS_BYTES: usize = 4 << 20;
 
 /// The option of the command line.
 const OPTION: &str = "--compress";
@@ -73,4 +77,25 @@ pub(crate) fn written_schema(
         }
     }
     Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+/// Returns the columns of a new table that may get dictionaries, as their rows are small.
+pub(crate) fn small_columns(schema: &Schema) -> Vec<String> {
+    let is_small = |field: &&Arc<Field>| may_have_dictionaries(&Schema::new(vec![(*field).clone()]));
+    schema.fields().iter().filter(is_small).map(|field| field.name().clone()).collect()
+}
+
+/// Returns the schema of a new table whose columns of small compressed tensors have dictionaries, which are made of some
+/// rows of these columns. They are part of the schema before the first unit is written, and the same rows give the same
+/// dictionaries, so that all units of a run have them, and a resumed run has those of its first attempt.
+pub(crate) fn with_dictionaries_of(schema: &SchemaRef, rows: &RecordBatch) -> SchemaRef {
+    let known =
+        schema.fields().iter().filter_map(|field| Some((field.clone(), rows.schema().index_of(field.name()).ok()?)));
+    let (fields, indices): (Vec<Arc<Field>>, Vec<usize>) = known.unzip();
+    let Ok(rows) = rows.project(&indices) else { return schema.clone() };
+    let made = with_dictionaries(&Schema::new(fields), &rows);
+    let field =
+        |field: &Arc<Field>| made.field_with_name(field.name()).map_or(field.clone(), |made| Arc::new(made.clone()));
+    let fields: Vec<Arc<Field>> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

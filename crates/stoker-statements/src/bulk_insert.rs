@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use stoker_clock::Environment;
-use stoker_lake::{ChangeNote, CommitKey, CommitMode, LakeStore, RowChange, TableWriter, WriteOptions};
+use stoker_lake::{ChangeNote, CommitKey, CommitMode, LakeStore, RowChange, WriteOptions};
 use stoker_sql::Engine;
 use stoker_types::{SnapshotRef, StatementOutcome, TableName};
 
-use crate::writes::{RowNames, assign_all, counted, refuse_view, stored_schema};
+use crate::writes::{NewTableWriter, RowNames, assign_all, counted, refuse_view, stored_schema};
 use crate::{Error, Result};
 
 /// The kind of statement in messages and outcomes.
@@ -51,7 +51,7 @@ enum Rows {
     /// To an existing table.
     Appended { change: Box<RowChange>, columns: SchemaRef, since_version: u64 },
     /// To a new table.
-    New { writer: Box<TableWriter>, columns: SchemaRef, mode: CommitMode, since_version: u64 },
+    New { writer: Box<NewTableWriter>, mode: CommitMode, since_version: u64 },
 }
 
 impl BulkInsert {
@@ -110,15 +110,17 @@ impl BulkInsert {
     /// [`Error::Refused`] for a value that does not fit, with its column and row; storage errors.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let (columns, named) = match &self.rows {
-            Rows::Appended { columns, .. } | Rows::New { columns, .. } => (columns.clone(), batch.schema()),
+            Rows::Appended { columns, .. } => (columns.clone(), batch.schema()),
+            Rows::New { writer, .. } => (writer.columns().clone(), batch.schema()),
         };
         let sources: Vec<Option<usize>> =
             columns.fields().iter().map(|field| named.index_of(field.name()).ok()).collect();
         let rows = RowNames::From(self.num_rows);
-        let rows = assign_all(KIND, &columns, &sources, batch.columns(), batch.num_rows(), rows)?;
         match &mut self.rows {
-            Rows::Appended { change, .. } => change.insert(&rows).await?,
-            Rows::New { writer, .. } => writer.write(&rows).await?,
+            Rows::Appended { change, .. } => {
+                change.insert(&assign_all(KIND, &columns, &sources, batch.columns(), batch.num_rows(), rows)?).await?
+            }
+            Rows::New { writer, .. } => writer.write(&sources, batch.columns(), batch.num_rows(), rows).await?,
         }
         self.num_rows += batch.num_rows() as u64;
         Ok(())
@@ -136,6 +138,7 @@ impl BulkInsert {
                 change.commit(Some(key(since_version)), &ChangeNote::default()).await?.version
             }
             Rows::New { writer, mode, since_version, .. } => {
+                let writer = writer.into_writer().await?;
                 let schema = writer.schema();
                 let drafts = writer.finish().await?;
                 lake.commit(&name, &schema, mode, drafts, Some(key(since_version))).await?
@@ -185,6 +188,6 @@ async fn new(
     since_version: u64,
 ) -> Result<Rows> {
     let columns = stored_schema(KIND, columns)?;
-    let writer = lake.writer(name, &columns, false, WriteOptions::default()).await?;
-    Ok(Rows::New { writer: Box::new(writer), columns, mode, since_version })
+    let writer = NewTableWriter::begin(lake, name, KIND, columns).await?;
+    Ok(Rows::New { writer: Box::new(writer), mode, since_version })
 }

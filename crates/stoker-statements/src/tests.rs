@@ -1,5 +1,6 @@
 //! Tests of statements, on a lake in memory.
 
+mod dictionaries;
 mod fixture;
 mod indexes;
 mod random_writes;

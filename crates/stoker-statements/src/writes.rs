@@ -17,6 +17,7 @@ mod columns;
 mod create_table;
 mod insert;
 mod merge;
+mod new_table;
 mod rows;
 mod tags;
 mod types;
@@ -35,6 +36,7 @@ use stoker_types::{ErrorKind, ParamValue, ProgressSink, SnapshotRef, StatementOu
 pub(crate) use self::assignment::{RowNames, assign_all};
 use self::attempts::Attempts;
 pub(crate) use self::create_table::stored_schema;
+pub(crate) use self::new_table::NewTableWriter;
 pub use self::views::refuse_view;
 use crate::{Error, Result, refuse_params, table_name};
 

@@ -10,11 +10,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
 use stoker_lake::{LakeStore, TableWriter};
 use stoker_types::{DigestBuilder, TableName};
 use tokio::task::JoinHandle;
 
-use crate::compress::written_schema;
+use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of, written_schema};
 use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, existing};
 use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
@@ -73,6 +74,10 @@ pub async fn ingest_imagefolder(
     digest.update(&json);
     builder.listing.add_to(&mut digest);
     let builder = Arc::new(builder);
+    let schema = match appended_to.is_none() && !small_columns(&schema).is_empty() {
+        true => with_dictionary(schema, &builder).await?,
+        false => schema,
+    };
     let job = Job {
         lake,
         table,
@@ -88,6 +93,19 @@ pub async fn ingest_imagefolder(
     };
     let skipped = builder.listing.skipped.clone();
     job.run(&ImageSource { builder, unit_bytes: options.unit_bytes }, skipped).await
+}
+
+/// Returns the schema with a dictionary for small images, which is made of images from all over the folder: neighbours are of
+/// one class. There is none if some of them cannot be read and are not skipped; the ingest says why then.
+async fn with_dictionary(schema: SchemaRef, builder: &Arc<RowBuilder>) -> Result<SchemaRef> {
+    let row_bytes = builder.target.map_or(0, |target| target.row_bytes()).max(1);
+    let num_files = builder.listing.files.len();
+    let step = num_files.div_ceil((DICTIONARY_ROWS_BYTES / row_bytes).max(1)).max(1);
+    let chosen: Vec<usize> = (0..num_files).step_by(step).collect();
+    let builder = builder.clone();
+    let decode = move || Ok(builder.only(&chosen).rows(0..chosen.len()).map(|rows| rows.batch).ok());
+    let rows = blocking("decoding the first images", decode).await?;
+    Ok(rows.map_or(schema.clone(), |rows| with_dictionaries_of(&schema, &rows)))
 }
 
 /// Lists the folder and chooses the shape of the tensors.

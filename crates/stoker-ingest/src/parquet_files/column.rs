@@ -37,6 +37,11 @@ impl Columns {
         Ok(Self(columns))
     }
 
+    /// Returns the columns with these names, in the order of the table.
+    pub fn only(&self, names: &[String]) -> Self {
+        Self(self.0.iter().filter(|column| names.contains(column.field.name())).cloned().collect())
+    }
+
     pub fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.0.iter().map(|column| column.field.clone()).collect::<Vec<_>>()))
     }

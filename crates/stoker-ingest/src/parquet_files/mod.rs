@@ -17,7 +17,7 @@ use stoker_columns::with_index_columns;
 use stoker_lake::LakeStore;
 use stoker_types::{DigestBuilder, TableName};
 
-use crate::compress::written_schema;
+use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of, written_schema};
 use crate::job::{Job, blocking, existing};
 use crate::{Error, IngestReport, Mode, ParquetOptions, Progress, Result};
 use column::Columns;
@@ -72,6 +72,14 @@ pub async fn ingest_parquet(
         Some(_) => schema,
         None => with_index_columns(&schema).map_err(|reason| Error::option("--video", reason))?,
     };
+    let skipped = sources.skipped.clone();
+    let left_out = sources.left_out.clone();
+    let source = ParquetSource { sources, columns, unit_bytes: options.unit_bytes };
+    let small = small_columns(&schema);
+    let schema = match appended_to.is_none() && !small.is_empty() {
+        true => with_dictionaries_of(&schema, &source.first_rows(&small, DICTIONARY_ROWS_BYTES).await?),
+        false => schema,
+    };
     let job = Job {
         lake,
         table,
@@ -81,12 +89,11 @@ pub async fn ingest_parquet(
         on_error: options.on_error,
         again: options.again,
         digest,
-        left_out: sources.left_out.clone(),
+        left_out,
         root: files.first().map_or(Path::new(""), PathBuf::as_path),
         progress,
     };
-    let skipped = sources.skipped.clone();
-    job.run(&ParquetSource { sources, columns, unit_bytes: options.unit_bytes }, skipped).await
+    job.run(&source, skipped).await
 }
 
 fn plan(files: &[PathBuf], options: ParquetOptions) -> Result<(Sources, Columns, ParquetOptions)> {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use stoker_lake::TableWriter;
 use tokio::sync::mpsc;
 
@@ -21,6 +23,8 @@ use crate::{Error, OnError, Result, Skipped};
 const BATCHES_AHEAD: usize = 2;
 /// The most row groups that are decoded at the same time.
 const DECODERS_MAX: usize = 8;
+/// The most row groups of which the first rows are read.
+const FIRST_PIECES_MAX: usize = 1 << 10;
 /// The most bytes of decoded rows that all decoders of a run hold together.
 const DECODED_BYTES_MAX: u64 = 512 << 20;
 
@@ -29,6 +33,28 @@ pub(super) struct ParquetSource {
     pub sources: Sources,
     pub columns: Columns,
     pub unit_bytes: u64,
+}
+
+impl ParquetSource {
+    /// Returns the first rows of some columns, of about `bytes_max` bytes. Row groups that cannot be read are passed over: the
+    /// ingest says what is wrong with them.
+    pub async fn first_rows(&self, names: &[String], bytes_max: usize) -> Result<RecordBatch> {
+        let units = ParquetUnits::new(self.sources.files.clone(), self.columns.only(names), self.unit_bytes);
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        'all: for piece in 0..units.shared.pieces.len().min(FIRST_PIECES_MAX) {
+            units.shared.budget.give_turn(piece);
+            let mut batches = units.decode(piece);
+            while let Some(Message::Rows(batch, _held)) = batches.recv().await {
+                bytes += batch.get_array_memory_size();
+                found.push(batch);
+                if bytes >= bytes_max {
+                    break 'all;
+                }
+            }
+        }
+        let joined = concat_batches(&units.shared.schema, &found);
+        joined.map_err(|source| Error::internal("joining the first rows", source))
+    }
 }
 
 impl Source for ParquetSource {

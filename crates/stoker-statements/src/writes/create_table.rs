@@ -12,8 +12,9 @@ use stoker_lake::{CommitKey, CommitMode, Table, TableWriter, WriteOptions};
 use stoker_sql::SqlQuery;
 use stoker_types::{Snapshot, SnapshotRef, StatementOutcome, TableName};
 
-use super::assignment::{RowNames, assign_all};
+use super::assignment::RowNames;
 use super::insert::reads;
+use super::new_table::NewTableWriter;
 use super::{Execution, counted, outcome, types};
 use crate::{Error, Result, table_name};
 
@@ -97,9 +98,11 @@ impl Creating<'_> {
         let newest: Vec<Snapshot> = self.replaced.iter().map(Table::snapshot).collect();
         let query = self.execution.engine.query_at(sql, self.execution.params, &newest).await?;
         let schema = stored_schema(self.execution.kind, &query.schema())?;
-        let mut writer = self.writer(&schema).await?;
-        match self.write(&query, &schema, &mut writer).await {
+        let Execution { kind, .. } = self.execution;
+        let mut writer = NewTableWriter::begin(self.execution.lake(), self.name, kind, schema).await?;
+        match self.write(&query, &mut writer).await {
             Ok(num_rows) => {
+                let writer = writer.into_writer().await?;
                 let version = match reads(query.snapshots(), self.name) {
                     true => self.replace(writer, key).await?,
                     false => self.commit(writer, key).await?,
@@ -117,15 +120,13 @@ impl Creating<'_> {
         Ok(self.execution.lake().writer(self.name, schema, false, WriteOptions::default()).await?)
     }
 
-    async fn write(&self, query: &SqlQuery, schema: &SchemaRef, writer: &mut TableWriter) -> Result<u64> {
-        let sources: Vec<Option<usize>> = (0..schema.fields().len()).map(Some).collect();
+    async fn write(&self, query: &SqlQuery, writer: &mut NewTableWriter) -> Result<u64> {
+        let sources: Vec<Option<usize>> = (0..writer.columns().fields().len()).map(Some).collect();
         let mut batches = query.execute_for_lake().await?;
         let mut num_rows = 0;
         while let Some(batch) = batches.try_next().await.map_err(stoker_sql::Error::from)? {
             let rows = RowNames::From(num_rows);
-            let columns = batch.columns();
-            let batch = assign_all(self.execution.kind, schema, &sources, columns, batch.num_rows(), rows)?;
-            writer.write(&batch).await?;
+            writer.write(&sources, batch.columns(), batch.num_rows(), rows).await?;
             num_rows += batch.num_rows() as u64;
             self.execution.tell_rows("writing the rows", num_rows);
         }
