@@ -1,0 +1,44 @@
+//! Reads files of datasets as rows.
+//!
+//! ```text
+//! Folder ──recognise──► FileFormat ──plan──► RowFiles: schema, files ──read──► RowReader ──next──► RowBatch …
+//!   └─ open ──► FileBytes, at any offset: a local file, or an object of a bucket
+//! ```
+//!
+//! A [`FileFormat`] looks at the names in a [`Folder`], and says which files have rows. Planning reads what the format
+//! needs to know of the columns: a few rows of the first file, or an index. Then each file is read on its own, in any
+//! order and on any machine, and gives the same rows each time.
+//!
+//! The columns of [`RowFiles::schema`] are those of tables: media has the marks of `stoker-columns`, tensors are
+//! fixed-size lists. Values that do not fit are [`BadRow`]s, which name the row and the reason; the caller decides
+//! whether they end the ingest.
+//!
+//! Every reader limits the memory that it takes before it takes it, whatever a file declares.
+
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
+
+mod error;
+mod file_bytes;
+mod folder;
+mod format;
+mod sequential;
+
+pub use error::{Error, Result};
+pub use file_bytes::{FileBytes, LocalFile};
+pub use folder::{Folder, FolderFile, LocalFolder};
+pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
+pub use sequential::Sequential;
+
+/// The formats, in the order in which they are tried: those with an index or a marker first.
+pub static FORMATS: [&dyn FileFormat; 0] = [];
+
+/// Returns the format with a name.
+pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
+    FORMATS.into_iter().find(|format| format.name() == name)
+}
+
+/// Returns the first format that recognises a folder.
+pub fn format_of(folder: &dyn Folder) -> Option<&'static dyn FileFormat> {
+    FORMATS.into_iter().find(|format| format.recognise(folder).is_some())
+}
