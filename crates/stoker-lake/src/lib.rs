@@ -93,7 +93,7 @@ pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
 pub use take::SoundRows;
 pub use text::{TextHits, TextSearch};
-pub use write::{FragmentDraft, TableWriter, WriteOptions};
+pub use write::{FragmentDraft, TableWriter, WriteOptions, is_reserved_name};
 
 #[cfg(test)]
 mod tests;

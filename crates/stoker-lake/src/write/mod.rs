@@ -13,6 +13,7 @@ pub(crate) use conform::{conform, retype};
 pub use draft::FragmentDraft;
 pub(crate) use draft::{larger_losses, with_larger_losses};
 pub(crate) use page_buffer::compact;
+pub use schema::is_reserved_name;
 pub(crate) use schema::{check_names, check_schema, with_media_uncompressed};
 pub use table_writer::{TableWriter, WriteOptions};
 

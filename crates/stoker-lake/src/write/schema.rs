@@ -33,6 +33,11 @@ const RESERVED: [&str; 8] = [
     "_rank",
 ];
 
+/// Whether no column of a table may have a name, because scans and searches add columns of this name to rows.
+pub fn is_reserved_name(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// Returns whether Lance may store a column's values as plain bytes, row by row.
 pub(super) fn may_be_plain(field: &Field) -> bool {
     let storage = kind_of(field).storage(field);
@@ -55,7 +60,7 @@ pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
             ),
         });
     }
-    match schema.fields().iter().find(|field| RESERVED.contains(&field.name().as_str())) {
+    match schema.fields().iter().find(|field| is_reserved_name(field.name())) {
         None => Ok(()),
         Some(field) => Err(Error::InvalidData {
             table: table.to_string(),
