@@ -44,6 +44,29 @@ pub enum Error {
         /// What is wrong with the file.
         reason: String,
     },
+    /// A row of a source file cannot become a row of the table.
+    #[error(
+        "{} row {row}: {reason}; repair or remove the row, or leave such rows out with --on-error skip",
+        path.display()
+    )]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The row in the file, from 0.
+        row: u64,
+        /// What is wrong with the row.
+        reason: String,
+    },
+    /// A column that tables cannot have, or that differs from one file to the next.
+    #[error("{}, column {column}: {reason}", path.display())]
+    Column {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// What is wrong with the column.
+        reason: String,
+    },
     /// A source file changed after it was listed. It is never skipped, because the digest that identifies the ingest no
     /// longer fits its sources.
     #[error(
@@ -192,12 +215,13 @@ impl Error {
             Error::Empty { .. }
             | Error::Layout { .. }
             | Error::Mismatch { .. }
+            | Error::Column { .. }
             | Error::InvalidOption { .. }
             | Error::OtherContent { .. }
             | Error::NoFileList { .. }
             | Error::NullLists { .. }
             | Error::NotParquet { .. } => ErrorKind::InvalidRequest,
-            Error::Unreadable { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
+            Error::Unreadable { .. } | Error::Row { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
             Error::Changed { .. } | Error::NotWritten { .. } => ErrorKind::Unavailable,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Error::Stopped { .. } => ErrorKind::Cancelled,

@@ -145,6 +145,7 @@ impl Job<'_> {
         self.progress.total(total.files, total.bytes);
         if !skipped.is_empty() {
             self.progress.advance(skipped.len() as u64, 0, 0);
+            self.progress.skipped(skipped.len() as u64);
         }
         let (mut fragments, mut digests, mut rows, mut resumed_units) = (Vec::new(), Vec::new(), 0, 0);
         let sizes = units.sizes();
@@ -156,6 +157,10 @@ impl Job<'_> {
             let unit = match finished {
                 Some(mut unit) => {
                     self.progress.advance(size.files, unit.rows, size.bytes);
+                    let num_skipped: u64 = unit.skipped.iter().map(Skipped::count).sum();
+                    if num_skipped > 0 {
+                        self.progress.skipped(num_skipped);
+                    }
                     resumed_units += 1;
                     let files = units.files(index);
                     if unit.digests.len() != files.len() {

@@ -10,6 +10,9 @@ pub trait Progress: Send + Sync {
     /// earlier run finished also count; each is reported by one call.
     fn advance(&self, files: u64, rows: u64, bytes: u64);
 
+    /// Reports how many files, parts of files or rows were skipped since the last call. The default ignores it.
+    fn skipped(&self, _num_skipped: u64) {}
+
     /// Whether to stop. It is called before each unit and between groups of rows. The ingest then ends with
     /// [`crate::Error::Stopped`], and a later run of the same job continues after the last finished unit.
     fn should_stop(&self) -> bool {

@@ -1,6 +1,8 @@
 //! The report of an ingest.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,11 +31,55 @@ pub struct IngestReport {
     pub already_ingested: bool,
 }
 
-/// A source file, or a part of one, that was skipped.
+impl IngestReport {
+    /// Returns the number of files, parts of files and rows that were skipped.
+    pub fn num_skipped(&self) -> u64 {
+        self.skipped.iter().map(Skipped::count).sum()
+    }
+}
+
+/// A source file, a part of one, or a row that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// The path of the file. Bytes that are not UTF-8 become U+FFFD.
     pub path: String,
-    /// The reason, and which part if not the whole file was skipped.
+    /// The row of the file, from 0; `None` for a whole file, and for a part that the reason names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
+    /// The reason.
     pub reason: String,
+    /// The number of further skipped rows of the file, which are not listed.
+    #[serde(default)]
+    pub num_more: u64,
+}
+
+impl Skipped {
+    /// A file, or a part of one that the reason names.
+    pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
+        Self { path: path.display().to_string(), row: None, reason: reason.into(), num_more: 0 }
+    }
+
+    /// A row of a file.
+    pub(crate) fn row(path: &Path, row: u64, reason: impl Into<String>) -> Self {
+        Self { row: Some(row), ..Self::file(path, reason) }
+    }
+
+    /// Returns the number of files, parts or rows that this entry stands for.
+    pub fn count(&self) -> u64 {
+        self.num_more.saturating_add(1)
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if let Some(row) = self.row {
+            write!(f, " row {row}")?;
+        }
+        write!(f, ": {}", self.reason)?;
+        match self.num_more {
+            0 => Ok(()),
+            num_more => write!(f, "; {num_more} further rows of this file were skipped"),
+        }
+    }
 }

@@ -61,7 +61,7 @@ pub(crate) struct LeftOut<'a>(HashMap<&'a str, usize>);
 impl<'a> LeftOut<'a> {
     pub fn of(skipped: &'a [Skipped]) -> Self {
         let mut parts = HashMap::new();
-        for skipped in skipped {
+        for skipped in skipped.iter().filter(|skipped| skipped.row.is_none()) {
             *parts.entry(skipped.path.as_str()).or_insert(0) += 1;
         }
         Self(parts)

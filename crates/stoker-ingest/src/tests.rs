@@ -2,10 +2,15 @@
 
 mod appending;
 mod compress;
+mod files;
+mod files_changed;
+mod files_columns;
+mod files_format;
 mod imagefolder;
 mod jobs;
 mod parquet;
 mod parquet_rows;
+mod recognise;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use crate::{Error, OnError, Result, Skipped};
 
 /// The rules by which files are selected.
 pub(crate) struct Rules<'a> {
-    /// The wanted endings of file names, without the dot; upper and lower case are equal.
+    /// The wanted endings of file names, without the dot; upper and lower case are equal. Empty means all files.
     pub extensions: &'a [&'a str],
     /// Files and folders whose names begin with one of these bytes belong to other tools and are ignored.
     pub hidden: &'a [u8],
@@ -57,8 +57,7 @@ pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
 
 impl Walk {
     fn leave_out(&mut self, path: &Path) {
-        let ending = path.extension().map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase()));
-        *self.left_out.entry(ending.unwrap_or_else(|| "without ending".into())).or_default() += 1;
+        *self.left_out.entry(ending(path)).or_default() += 1;
     }
 
     /// Treats a link to nothing or in a circle as an unreadable file. Everything else that cannot be listed is an
@@ -77,14 +76,20 @@ impl Walk {
             return Ok(());
         }
         match rules.on_error {
-            OnError::Skip => self.skipped.push(Skipped { path: path.display().to_string(), reason }),
+            OnError::Skip => self.skipped.push(Skipped::file(&path, reason)),
             OnError::Fail => return Err(Error::Unreadable { path, reason }),
         }
         Ok(())
     }
 }
 
+/// Returns the ending of a file's name in lower case, such as `.txt`, or `without ending`.
+pub(crate) fn ending(path: &Path) -> String {
+    let ending = path.extension().map(|extension| format!(".{}", extension.to_string_lossy().to_lowercase()));
+    ending.unwrap_or_else(|| "without ending".into())
+}
+
 fn is_wanted(path: &Path, rules: &Rules<'_>) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    rules.extensions.iter().any(|known| known.eq_ignore_ascii_case(extension))
+    rules.extensions.is_empty() || rules.extensions.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }

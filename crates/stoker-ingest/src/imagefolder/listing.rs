@@ -14,7 +14,7 @@ use crate::{Error, ImageFolderOptions, OnError, Result, Skipped};
 /// The name of the split of all images in a folder without splits.
 const NO_SPLIT: &str = "all";
 /// Endings of the names of image files; upper and lower case are equal.
-const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+pub(crate) const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 
 /// An image file.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ fn read_entries(
             let (path, reason) = (entry.path().to_path_buf(), "its name is not UTF-8".to_string());
             match on_error {
                 OnError::Skip if folder => continue,
-                OnError::Skip => skipped.push(Skipped { path: path.display().to_string(), reason }),
+                OnError::Skip => skipped.push(Skipped::file(&path, reason)),
                 OnError::Fail => return Err(Error::Unreadable { path, reason }),
             }
             continue;

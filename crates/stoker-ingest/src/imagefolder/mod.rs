@@ -1,6 +1,7 @@
 //! Ingests folders of images.
 
 mod decode;
+mod inspect;
 mod labels;
 mod listing;
 mod rows;
@@ -20,7 +21,9 @@ use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, exist
 use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
 use decode::{Failure, Header, Target, header};
+pub use inspect::inspect_imagefolder;
 use labels::check_labels;
+pub(crate) use listing::EXTENSIONS as IMAGE_ENDINGS;
 use listing::{ImageFile, Listing};
 use rows::{RowBuilder, Rows};
 
@@ -259,6 +262,9 @@ impl ImageUnits {
             let group_rows = decoded.batch.num_rows() as u64;
             let bytes = files[group.clone()].iter().map(|file| file.stamp.bytes).sum();
             job.progress.advance(group.len() as u64, group_rows, bytes);
+            if !decoded.skipped.is_empty() {
+                job.progress.skipped(decoded.skipped.len() as u64);
+            }
             rows += group_rows;
             skipped.extend(decoded.skipped);
         }

@@ -130,9 +130,7 @@ impl RowBuilder {
     pub fn skip(&self, file: &ImageFile, failure: Failure) -> Result<Skipped> {
         let path = self.listing.path(file);
         match failure {
-            Failure::Unreadable(reason) if self.on_error == OnError::Skip => {
-                Ok(Skipped { path: path.display().to_string(), reason })
-            }
+            Failure::Unreadable(reason) if self.on_error == OnError::Skip => Ok(Skipped::file(&path, reason)),
             Failure::Unreadable(reason) => Err(Error::Unreadable { path, reason }),
             Failure::Changed(change) => Err(Error::Changed { path, change }),
             Failure::Mismatch { expected, found } => {

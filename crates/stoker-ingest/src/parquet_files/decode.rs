@@ -11,12 +11,12 @@ use stoker_types::to_usize;
 use tokio::sync::mpsc;
 
 use super::batch_size::{BatchSize, Change, plain_bytes};
-use super::budget::{Budget, Reservation};
 use super::column::Columns;
 use super::convert::convert;
 use super::footer::Footer;
 use super::piece::Piece;
 use super::source::{ParquetFile, num_rows};
+use crate::budget::{Budget, Reservation};
 use crate::job::catch_panic;
 use crate::stamp::StampError;
 use crate::{Error, Result};

@@ -1,11 +1,11 @@
 //! Ingests Parquet files.
 
 mod batch_size;
-mod budget;
 mod column;
 mod convert;
 mod decode;
 mod footer;
+mod inspect;
 mod piece;
 mod read;
 mod schema_file;
@@ -21,7 +21,9 @@ use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of
 use crate::job::{Job, blocking, existing};
 use crate::{Error, IngestReport, Mode, ParquetOptions, Progress, Result};
 use column::Columns;
+pub use inspect::inspect_parquet;
 use read::ParquetSource;
+pub(crate) use source::EXTENSIONS as PARQUET_ENDINGS;
 use source::Sources;
 
 /// Writes Parquet files into a table, in the given order. A folder stands for all `.parquet`, `.parq` and `.pq` files

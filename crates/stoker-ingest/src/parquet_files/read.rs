@@ -9,24 +9,21 @@ use arrow_select::concat::concat_batches;
 use stoker_lake::TableWriter;
 use tokio::sync::mpsc;
 
-use super::budget::Budget;
 use super::column::Columns;
 use super::decode::{Decoder, Message, Shared};
 use super::footer::LastFooter;
 use super::piece::{Piece, file_pieces};
 use super::source::{ParquetFile, Sources};
+use crate::budget::Budget;
+use crate::decoding::{DECODED_BYTES_MAX, DecoderQueue, num_decoders};
 use crate::job::{Job, Size, Source, Units, Written};
 use crate::source_file::SourceFile;
 use crate::{Error, OnError, Result, Skipped};
 
 /// The most record batches of a row group that wait for the writer.
 const BATCHES_AHEAD: usize = 2;
-/// The most row groups that are decoded at the same time.
-const DECODERS_MAX: usize = 8;
 /// The most row groups of which the first rows are read.
 const FIRST_PIECES_MAX: usize = 1 << 10;
-/// The most bytes of decoded rows that all decoders of a run hold together.
-const DECODED_BYTES_MAX: u64 = 512 << 20;
 
 /// The files, and the conversions of their columns.
 pub(super) struct ParquetSource {
@@ -115,9 +112,9 @@ impl ParquetUnits {
         told: &mut usize,
         writer: &mut TableWriter,
     ) -> Result<Option<u64>, Failed> {
-        let decoders = std::thread::available_parallelism().map_or(2, usize::from).min(DECODERS_MAX);
+        let decoders = num_decoders();
         let mut waiting = pieces.iter().copied();
-        let mut decoding = Decoding { queue: VecDeque::with_capacity(decoders), budget: &self.shared.budget };
+        let mut decoding = DecoderQueue { queue: VecDeque::with_capacity(decoders), budget: &self.shared.budget };
         decoding.queue.extend(waiting.by_ref().take(decoders).map(|piece| (piece, self.decode(piece))));
         let mut rows = 0;
         while let Some((piece, mut batches)) = decoding.queue.pop_front() {
@@ -199,7 +196,8 @@ impl Units for ParquetUnits {
                     if job.on_error == OnError::Skip =>
                 {
                     writer.abort().await;
-                    left_out.insert(piece, Skipped { path: path.display().to_string(), reason });
+                    job.progress.skipped(1);
+                    left_out.insert(piece, Skipped::file(&path, reason));
                     if piece >= told {
                         self.tell(job, piece, 0);
                         told = piece + 1;
@@ -223,19 +221,5 @@ struct Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self { piece: None, error }
-    }
-}
-
-/// The pieces that are being decoded, in order.
-struct Decoding<'a> {
-    queue: VecDeque<(usize, mpsc::Receiver<Message>)>,
-    budget: &'a Budget,
-}
-
-impl Drop for Decoding<'_> {
-    /// Ends the decoders, including those that wait for memory.
-    fn drop(&mut self) {
-        self.queue.clear();
-        self.budget.wake();
     }
 }

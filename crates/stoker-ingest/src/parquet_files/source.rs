@@ -16,7 +16,7 @@ use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, Result, Skipped};
 
 /// Endings of the names of Parquet files in folders.
-const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
+pub(crate) const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 
 /// A Parquet file, with the parts of its footer that are kept.
 #[derive(Clone)]
@@ -129,9 +129,7 @@ impl Sources {
                 let identity = Identity { path, name, absolute, stamp };
                 self.files.push(ParquetFile::new(identity, &footer, like));
             }
-            Err(reason) if on_error == OnError::Skip => {
-                self.skipped.push(Skipped { path: path.display().to_string(), reason })
-            }
+            Err(reason) if on_error == OnError::Skip => self.skipped.push(Skipped::file(&path, reason)),
             Err(reason) => return Err(Error::Unreadable { path, reason }),
         }
         Ok(())

@@ -11,8 +11,8 @@ use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArra
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 
 use super::batch_size::{BatchSize, Change, plain_bytes};
-use super::budget::Budget;
 use super::footer::{LastFooter, read_footer};
+use crate::budget::Budget;
 
 /// Writes a Parquet file of many rows, each with one of two strings.
 fn repeated_strings(rows: i32, length: usize) -> File {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// until the budget has memory, or until their piece is being written. So rows that were decoded early cannot block
 /// those that must be written before them, and the decoders exceed the limit by no more than what one decoder holds.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -68,7 +68,7 @@ impl Budget {
 
 /// Memory that is reserved in a budget until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }

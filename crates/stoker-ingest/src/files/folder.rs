@@ -1,0 +1,150 @@
+//! The files of an ingest's sources, which must not change while they are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stoker_formats::{FileBytes, Folder, FolderFile};
+
+use crate::Error;
+use crate::source_file::SourceFile;
+use crate::stamp::{Stamp, StampError};
+use crate::walk::ending;
+
+/// The files of all sources. Their names are relative to the folder that contains the sources.
+#[derive(Debug)]
+pub(super) struct StampedFolder {
+    root: PathBuf,
+    files: Vec<FolderFile>,
+    /// What was listed about each file, in the order of `files`.
+    listed: Vec<FileListing>,
+    changes: Arc<FirstChange>,
+    /// The endings of the files that were opened.
+    opened: Mutex<BTreeSet<String>>,
+}
+
+/// What was listed about a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileListing {
+    pub stamp: Stamp,
+    /// The length of the part of the file's name that names the folder of its source.
+    pub source_length: usize,
+}
+
+/// The first file that changed after it was listed, and what differs.
+#[derive(Debug, Default)]
+struct FirstChange(Mutex<Option<(PathBuf, String)>>);
+
+impl StampedFolder {
+    /// Makes the folder of files that were listed below `root`, sorted by name.
+    pub fn new(root: PathBuf, files: Vec<(FolderFile, FileListing)>) -> Self {
+        let (files, listed) = files.into_iter().unzip();
+        Self { root, files, listed, changes: Arc::default(), opened: Mutex::default() }
+    }
+
+    /// Returns the index of a file.
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok()
+    }
+
+    /// Returns the path at which a file is read.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Returns the stamp of a file.
+    pub fn stamp(&self, index: usize) -> Stamp {
+        self.listed[index].stamp
+    }
+
+    /// Returns a file as a job knows it.
+    pub fn source_file(&self, index: usize) -> SourceFile {
+        let (name, listed) = (&self.files[index].name, self.listed[index]);
+        let path = self.path(name);
+        let below = name.get(listed.source_length..).unwrap_or(name);
+        let absolute = path.to_string_lossy().into_owned();
+        SourceFile { name: below.into(), path, absolute, stamp: listed.stamp, parts: 1 }
+    }
+
+    /// Returns the error for the first file that changed, if one did.
+    pub fn change(&self) -> Option<Error> {
+        let change = self.changes.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        change.map(|(path, change)| Error::Changed { path, change })
+    }
+
+    /// Counts the files that have no rows, by ending. Files whose ending one of the opened files has do not count: they
+    /// are media to which rows refer, or belong to the format.
+    pub fn left_out(&self, has_rows: impl Fn(usize) -> bool) -> BTreeMap<String, u64> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = BTreeMap::new();
+        for (_, file) in self.files.iter().enumerate().filter(|(index, _)| !has_rows(*index)) {
+            let ending = ending(Path::new(&file.name));
+            if !opened.contains(&ending) {
+                *left_out.entry(ending).or_default() += 1;
+            }
+        }
+        left_out
+    }
+
+    /// Counts all files, by ending.
+    pub fn endings(&self) -> BTreeMap<String, u64> {
+        let mut endings = BTreeMap::new();
+        for file in &self.files {
+            *endings.entry(ending(Path::new(&file.name))).or_default() += 1;
+        }
+        endings
+    }
+}
+
+impl Folder for StampedFolder {
+    fn files(&self) -> &[FolderFile] {
+        &self.files
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
+        let index = self.index(name).ok_or(io::ErrorKind::NotFound)?;
+        let (path, stamp) = (self.path(name), self.stamp(index));
+        let file = stamp.open(&path).map_err(|error| self.changes.note(&path, error))?;
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ending(Path::new(name)));
+        Ok(Arc::new(StampedFile { file, path, stamp, changes: self.changes.clone() }))
+    }
+}
+
+/// An open file, whose stamp is checked after each read.
+#[derive(Debug)]
+struct StampedFile {
+    file: File,
+    path: PathBuf,
+    stamp: Stamp,
+    changes: Arc<FirstChange>,
+}
+
+impl FileBytes for StampedFile {
+    fn size(&self) -> u64 {
+        self.stamp.bytes
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let read = self.file.read_exact_at(into, offset);
+        // If the file changed, neither the bytes nor the error belong to the listed file.
+        self.stamp.check(&self.file).map_err(|error| self.changes.note(&self.path, error))?;
+        read
+    }
+}
+
+impl FirstChange {
+    /// Keeps the change of a file, unless another file changed before. Returns the error for the reader.
+    fn note(&self, path: &Path, error: StampError) -> io::Error {
+        match error {
+            StampError::Io(error) => error,
+            StampError::Changed(change) => {
+                let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert_with(|| (path.to_path_buf(), change.clone()));
+                io::Error::other(format!("the file changed: {change}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Lists the files of sources.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stoker_formats::FolderFile;
+
+use super::folder::{FileListing, StampedFolder};
+use crate::stamp::Stamp;
+use crate::walk::{Rules, Walk, walk};
+use crate::{Error, OnError, Result, Skipped};
+
+/// Files and folders whose names begin so belong to other tools.
+const HIDDEN: &[u8] = b".";
+
+/// The files of sources.
+pub(super) struct SourceListing {
+    pub folder: Arc<StampedFolder>,
+    /// Links to nothing, and files whose names are not UTF-8, if such files are skipped.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A source, which is a file or a folder.
+struct NamedSource {
+    path: PathBuf,
+    is_folder: bool,
+}
+
+/// Lists the files that are named, and all files below the folders that are named, at any depth. Hidden files are
+/// ignored, links are followed.
+///
+/// # Errors
+/// [`Error::List`] for a source that does not exist or cannot be listed; [`Error::Layout`] for one that is neither a file
+/// nor a folder; [`Error::InvalidOption`] for a file that is named twice; [`Error::Unreadable`] for a link to nothing and
+/// for a name that is not UTF-8, unless such files are skipped.
+pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListing> {
+    let sources: Vec<NamedSource> = sources.iter().map(|source| NamedSource::open(source)).collect::<Result<_>>()?;
+    let root = root(&sources);
+    let (mut files, mut skipped) = (Vec::new(), Vec::new());
+    for source in &sources {
+        let found = source.paths(on_error, &mut skipped)?;
+        let folder = if source.is_folder { Some(source.path.as_path()) } else { source.path.parent() };
+        let source_length = folder.map_or(0, |folder| below(&root, folder).map_or(0, |name| name.len()));
+        // A name that is not the root's goes on with a slash.
+        let source_length = if source_length == 0 { 0 } else { source_length + 1 };
+        for path in found {
+            let Some(name) = below(&root, &path) else {
+                let reason = "its name is not UTF-8";
+                match on_error {
+                    OnError::Skip => skipped.push(Skipped::file(&path, reason)),
+                    OnError::Fail => return Err(Error::Unreadable { path, reason: reason.into() }),
+                }
+                continue;
+            };
+            let stamp = Stamp::of(&path.metadata().map_err(|source| Error::list(&path, source))?);
+            files.push((FolderFile { name, bytes: stamp.bytes }, FileListing { stamp, source_length }));
+        }
+    }
+    files.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    if let Some(twice) = files.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
+        let path = root.join(&twice[0].0.name);
+        return Err(Error::option("SOURCE", format!("{} is named twice", path.display())));
+    }
+    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, files)), skipped })
+}
+
+impl NamedSource {
+    fn open(path: &Path) -> Result<Self> {
+        let absolute = path.canonicalize().map_err(|source| Error::list(path, source))?;
+        let status = absolute.metadata().map_err(|source| Error::list(path, source))?;
+        if !status.is_dir() && !status.is_file() {
+            let reason = "a source should be a file or a folder".to_string();
+            return Err(Error::Layout { path: path.to_path_buf(), reason });
+        }
+        Ok(Self { path: absolute, is_folder: status.is_dir() })
+    }
+
+    /// Returns the paths of the files.
+    fn paths(&self, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result<Vec<PathBuf>> {
+        if !self.is_folder {
+            return Ok(vec![self.path.clone()]);
+        }
+        let rules = Rules { extensions: &[], hidden: HIDDEN, on_error };
+        let Walk { entries, skipped: links, left_out: _ } = walk(&self.path, &rules)?;
+        skipped.extend(links);
+        let files = entries.into_iter().filter(|entry| entry.file_type().is_file());
+        Ok(files.map(|entry| entry.into_path()).collect())
+    }
+}
+
+/// Returns the deepest folder that contains all sources: the source itself if it is one folder.
+fn root(sources: &[NamedSource]) -> PathBuf {
+    let folder = |source: &NamedSource| match source.path.parent() {
+        Some(parent) if sources.len() > 1 || !source.is_folder => parent.to_path_buf(),
+        _ => source.path.clone(),
+    };
+    let mut root = sources.first().map(folder).unwrap_or_default();
+    for source in sources {
+        let folder = folder(source);
+        while !folder.starts_with(&root) && root.pop() {}
+    }
+    root
+}
+
+/// Returns the path below a folder, with `/`; `None` if it is not UTF-8.
+fn below(root: &Path, path: &Path) -> Option<String> {
+    Some(path.strip_prefix(root).ok()?.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
+}
