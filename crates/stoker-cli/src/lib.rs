@@ -51,7 +51,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Write files into a table
-    Ingest(ingest::IngestArgs),
+    ///
+    /// The kind of the sources is found from the names of their files and from what is in them: class folders of images,
+    /// Parquet files, or files of another format. It is printed before anything is written; --dry-run writes nothing.
+    /// Several sources are one dataset. Hidden files are ignored.
+    Ingest(Box<ingest::IngestArgs>),
     /// Run a SELECT or a statement that changes the lake, or open a shell
     Sql(sql::SqlArgs),
     /// Drain a stream and report its rates
@@ -124,7 +128,7 @@ where
 async fn run(cli: Cli) -> anyhow::Result<()> {
     let lake = cli.lake;
     match cli.command {
-        Command::Ingest(args) => ingest::run(args, lake.local("ingest")?, lake.storage()?).await,
+        Command::Ingest(args) => ingest::run(*args, &lake).await,
         Command::Sql(args) => sql::run(args, &lake).await,
         Command::Stream(args) => stream::run(args, &lake).await,
         Command::Replay(args) => replay::run(args, &lake).await,

@@ -1,0 +1,36 @@
+//! Prints what an ingest would write.
+
+use std::io::Write;
+
+use anyhow::Result;
+use arrow_cast::pretty::pretty_format_batches;
+use indicatif::{HumanBytes, HumanCount};
+use stoker_columns::kind_of;
+use stoker_ingest::{Inspection, OnError};
+use stoker_types::TableName;
+
+use super::report::left_out;
+use crate::brief::brief;
+use crate::print::print_cells;
+
+/// Prints the columns of the table, the first rows, what would be left out and why, and the bytes to write.
+pub(super) fn print(out: &mut impl Write, table: &TableName, found: &Inspection, on_error: OnError) -> Result<()> {
+    let (files, bytes) = (HumanCount(found.files), HumanBytes(found.bytes));
+    writeln!(out, "table {table} would be written from {files} files of the kind {} ({bytes})\n", found.kind)?;
+    let mut cells = vec![["column", "type", "nulls"].map(String::from)];
+    for field in found.schema.fields() {
+        let nulls = if field.is_nullable() { "allowed" } else { "none" };
+        cells.push([field.name().clone(), kind_of(field).label(field), nulls.into()]);
+    }
+    print_cells(out, &cells)?;
+    writeln!(out, "\n{}", pretty_format_batches(&[brief(&found.rows)?])?)?;
+    writeln!(out, "the first {} rows", found.rows.num_rows())?;
+    for skipped in &found.skipped {
+        let what = if on_error == OnError::Skip { "would be skipped" } else { "would end the ingest" };
+        writeln!(out, "{what}: {skipped}")?;
+    }
+    if !found.left_out.is_empty() {
+        writeln!(out, "{}", left_out(&found.left_out))?;
+    }
+    Ok(writeln!(out, "about {} to write, before compression", HumanBytes(found.table_bytes))?)
+}
