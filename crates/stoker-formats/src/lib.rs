@@ -18,20 +18,27 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod decompress;
 mod error;
 mod file_bytes;
 mod folder;
 mod format;
+#[cfg(test)]
+mod memory_folder;
+mod npy_header;
 mod sequential;
+mod values;
+mod webdataset;
 
 pub use error::{Error, Result};
 pub use file_bytes::{FileBytes, LocalFile};
 pub use folder::{Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
 pub use sequential::Sequential;
+pub use webdataset::WebDataset;
 
 /// The formats, in the order in which they are tried: those with an index or a marker first.
-pub static FORMATS: [&dyn FileFormat; 0] = [];
+pub static FORMATS: [&dyn FileFormat; 1] = [&WebDataset];
 
 /// Returns the format with a name.
 pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
@@ -42,3 +49,8 @@ pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
 pub fn format_of(folder: &dyn Folder) -> Option<&'static dyn FileFormat> {
     FORMATS.into_iter().find(|format| format.recognise(folder).is_some())
 }
+
+/// Measures the memory that the targets of fuzz tests hold.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoker_fuzz::Meter = stoker_fuzz::Meter;
