@@ -23,6 +23,7 @@ mod error;
 mod file_bytes;
 mod folder;
 mod format;
+mod mds;
 #[cfg(test)]
 mod memory_folder;
 mod npy_header;
@@ -34,11 +35,12 @@ pub use error::{Error, Result};
 pub use file_bytes::{FileBytes, LocalFile};
 pub use folder::{Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
+pub use mds::Mds;
 pub use sequential::Sequential;
 pub use webdataset::WebDataset;
 
 /// The formats, in the order in which they are tried: those with an index or a marker first.
-pub static FORMATS: [&dyn FileFormat; 1] = [&WebDataset];
+pub static FORMATS: [&dyn FileFormat; 2] = [&Mds, &WebDataset];
 
 /// Returns the format with a name.
 pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
