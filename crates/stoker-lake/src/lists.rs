@@ -18,8 +18,7 @@ use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use stoker_batch::BufferPool;
-use stoker_pages::{BadPage, ListChunks, ListPage, PageRows, gather_lists};
-use stoker_types::to_usize;
+use stoker_pages::{BadPage, ChunksRead, ListChunks, ListPage, PageRows, gather_lists};
 
 use crate::dense::FOOTERS_IN_FLIGHT;
 use crate::row_id_set::{fragment_id, row_offset};
@@ -230,14 +229,7 @@ impl Table {
         let reads = reads(&chunks, &rows, gap, bytes_max);
         let ranges = reads.iter().map(|read| chunks.byte_range(read.start..read.end)).collect();
         let bytes = self.read_ranges(path, ranges, attempted).await?;
-        let mut read = Vec::new();
-        for (some, bytes) in reads.iter().zip(bytes) {
-            let start = chunks.byte_range(some.clone()).start;
-            for chunk in some.clone() {
-                let Range { start: first, end } = chunks.byte_range(chunk..chunk + 1);
-                read.push((chunk, bytes.slice(to_usize(first - start)..to_usize(end - start))));
-            }
-        }
+        let read = reads.into_iter().zip(bytes).map(|(numbers, bytes)| ChunksRead { numbers, bytes }).collect();
         Ok(PageRows { page: page.clone(), chunks, rows, read })
     }
 
@@ -305,7 +297,8 @@ fn reads(chunks: &ListChunks, rows: &[u64], gap: u64, bytes_max: u64) -> Vec<Ran
     };
     let mut reads: Vec<Range<usize>> = Vec::new();
     for row in rows {
-        let Range { start, end } = chunks.chunks_of(*row);
+        let hint = reads.last().map_or(0, |last| last.end.saturating_sub(1));
+        let Range { start, end } = chunks.chunks_from(hint, *row);
         for chunk in start..end {
             match reads.last_mut() {
                 Some(last) if chunk < last.end => {}

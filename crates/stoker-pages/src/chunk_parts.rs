@@ -14,6 +14,35 @@ const ALIGNMENT: usize = 8;
 /// The most buffers of numbers in a chunk. Pages with more are left to Lance.
 pub(crate) const NUMBER_BUFFERS_MAX: usize = 8;
 
+/// The bytes of a chunk, among bytes that were read together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkBytes<'a> {
+    read: &'a Bytes,
+    start: usize,
+    length: usize,
+}
+
+impl<'a> ChunkBytes<'a> {
+    /// Returns the chunk at a range of the bytes, or `None` if they are fewer.
+    pub fn new(read: &'a Bytes, range: Range<usize>) -> Option<Self> {
+        read.get(range.clone()).map(|chunk| Self { read, start: range.start, length: chunk.len() })
+    }
+
+    pub fn all(self) -> &'a [u8] {
+        self.part(0..self.length)
+    }
+
+    /// Returns a part of the chunk, which must lie in it.
+    pub fn part(self, range: Range<usize>) -> &'a [u8] {
+        self.read.get(self.start + range.start..self.start + range.end).unwrap_or_default()
+    }
+
+    /// Returns a part as bytes of its own, which share the memory.
+    pub fn shared(self, range: Range<usize>) -> Bytes {
+        self.read.slice(self.start + range.start..self.start + range.end)
+    }
+}
+
 /// Where the parts of a chunk lie in its bytes.
 #[derive(Debug)]
 pub(crate) struct ChunkParts {

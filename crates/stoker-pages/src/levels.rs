@@ -1,5 +1,6 @@
 //! Decompresses levels to runs of equal levels.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
@@ -9,7 +10,7 @@ use lance_encoding::data::DataBlock;
 use lance_encoding::format::metadata::CompressiveEncoding;
 use lance_encoding::format::metadata::compressive_encoding::Compression;
 
-use crate::chunk_parts::lance_buffer;
+use crate::chunk_parts::{ChunkBytes, ChunkParts, lance_buffer};
 use crate::error::Result;
 use crate::{BadPage, Unsupported, little_endian};
 
@@ -56,17 +57,15 @@ pub(crate) struct ChunkLevels {
 }
 
 impl ListLevels {
-    /// Reads the levels of a chunk to `levels`. `declared` is the number of levels that the chunk says it has.
-    pub fn read(&self, declared: u64, rep: Bytes, def: Option<Bytes>, levels: &mut ChunkLevels) -> Result<()> {
-        let of_def = self.def.as_ref().zip(def.as_ref());
-        let counts = [Some((&self.rep, &rep)), of_def].into_iter().flatten().map(|(codec, bytes)| codec.count(bytes));
-        let count = checked_count(declared, &counts.collect::<Result<Vec<_>>>()?)?;
-        self.rep.read(rep, count, &mut levels.rep)?;
+    /// Reads the levels of a chunk, which has these parts, to `levels`.
+    pub fn read(&self, chunk: ChunkBytes<'_>, parts: &ChunkParts, levels: &mut ChunkLevels) -> Result<()> {
+        let def = self.def.as_ref().zip(parts.def.as_ref());
+        let of_rep = self.rep.count(chunk, &parts.rep)?;
+        let of_def = def.map(|(codec, part)| codec.count(chunk, part)).transpose()?.flatten();
+        let count = checked_count(parts.num_levels, [of_rep, of_def])?;
+        self.rep.read(chunk, &parts.rep, count, &mut levels.rep)?;
         levels.def.clear();
-        if let Some((codec, def)) = self.def.as_ref().zip(def) {
-            codec.read(def, count, &mut levels.def)?;
-        }
-        Ok(())
+        def.map_or(Ok(()), |(codec, part)| codec.read(chunk, part, count, &mut levels.def))
     }
 }
 
@@ -84,22 +83,24 @@ impl LevelCodec {
     }
 
     /// Returns the number of levels, if the compressed levels tell it.
-    fn count(&self, bytes: &Bytes) -> Result<Option<u64>> {
+    fn count(&self, chunk: ChunkBytes<'_>, part: &Range<usize>) -> Result<Option<u64>> {
         match self {
             Self::Runs => {
-                let (_, lengths) = runs(bytes)?;
+                let (_, lengths) = runs(chunk.part(part.clone()))?;
                 Ok(Some(lengths.iter().map(|length| u64::from(*length)).sum()))
             }
-            Self::Other(codec) => codec.infer_num_values(&lance_buffer(bytes.clone())).map_err(BadPage::new),
+            Self::Other(codec) => {
+                codec.infer_num_values(&lance_buffer(chunk.shared(part.clone()))).map_err(BadPage::new)
+            }
         }
     }
 
     /// Replaces `found` by the runs of `count` levels. Neighbouring runs may have the same level.
-    fn read(&self, bytes: Bytes, count: u64, found: &mut Vec<LevelRun>) -> Result<()> {
+    fn read(&self, chunk: ChunkBytes<'_>, part: &Range<usize>, count: u64, found: &mut Vec<LevelRun>) -> Result<()> {
         found.clear();
         match self {
             Self::Runs => {
-                let (levels, lengths) = runs(&bytes)?;
+                let (levels, lengths) = runs(chunk.part(part.clone()))?;
                 if lengths.iter().map(|length| u64::from(*length)).sum::<u64>() != count {
                     return Err(BadPage::new(format!("the runs of {count} levels have other lengths")));
                 }
@@ -109,7 +110,9 @@ impl LevelCodec {
                     length: usize::from(*length),
                 }));
             }
-            Self::Other(codec) => add_runs(&decompressed(codec.as_ref(), bytes, count)?, found),
+            Self::Other(codec) => {
+                add_runs(&decompressed(codec.as_ref(), chunk.shared(part.clone()), count)?, found);
+            }
         }
         Ok(())
     }
@@ -137,7 +140,7 @@ fn runs(bytes: &[u8]) -> Result<(&[[u8; 2]], &[u8])> {
 
 /// Returns the number of levels of a chunk. The field for it has 16 bits; `counts` are the numbers that the levels
 /// themselves tell.
-fn checked_count(declared: u64, counts: &[Option<u64>]) -> Result<u64> {
+fn checked_count(declared: u64, counts: [Option<u64>; 2]) -> Result<u64> {
     let mut known = counts.iter().flatten();
     let Some(first) = known.next() else { return Ok(declared) };
     let wraps = *first > declared && first % (1 << 16) == declared && *first <= LEVELS_MAX;
@@ -190,7 +193,11 @@ mod tests {
     fn runs_that_do_not_fit_are_refused() {
         let bytes = |size: u64, rest: &[u8]| Bytes::from([&size.to_le_bytes(), rest].concat());
         let mut found = Vec::new();
-        LevelCodec::Runs.read(bytes(4, &[1, 0, 0, 0, 1, 9]), 10, &mut found).unwrap();
+        let mut read = |bytes: &Bytes, count: u64| {
+            let chunk = ChunkBytes::new(bytes, 0..bytes.len()).unwrap();
+            LevelCodec::Runs.read(chunk, &(0..bytes.len()), count, &mut found).map(|()| found.clone())
+        };
+        let found = read(&bytes(4, &[1, 0, 0, 0, 1, 9]), 10).unwrap();
         assert_eq!(found, [LevelRun { level: 1, length: 1 }, LevelRun { level: 0, length: 9 }]);
         for (bytes, count) in [
             (bytes(4, &[1, 0, 0, 0, 1, 9]), 11),
@@ -199,7 +206,7 @@ mod tests {
             (bytes(u64::MAX, &[1, 0, 1]), 1),
             (Bytes::from_static(&[0; 7]), 1),
         ] {
-            LevelCodec::Runs.read(bytes, count, &mut found).unwrap_err();
+            read(&bytes, count).unwrap_err();
         }
     }
 }

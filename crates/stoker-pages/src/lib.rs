@@ -27,12 +27,13 @@ mod list_page;
 mod list_runs;
 mod lists;
 mod numbers;
+mod packed;
 
 pub use error::{BadPage, Unsupported};
 pub use layout::{have_rows, misplaced};
 pub use list_chunks::ListChunks;
 pub use list_page::ListPage;
-pub use lists::{PageRows, gather_lists};
+pub use lists::{ChunksRead, PageRows, gather_lists};
 
 /// Reads a number of at most eight bytes, the lowest first.
 pub fn little_endian(bytes: &[u8]) -> u64 {

@@ -26,6 +26,9 @@ pub struct ListChunks {
     last_items: u32,
 }
 
+/// The number of chunks that are looked at one by one before a search.
+const NEAR_CHUNKS: usize = 8;
+
 /// Marks a chunk whose last row continues.
 const CONTINUES: u8 = 0x80;
 
@@ -90,9 +93,18 @@ impl ListChunks {
 
     /// Returns the chunks that hold a row of the page.
     pub fn chunks_of(&self, row: u64) -> Range<usize> {
+        self.chunks_from(0, row)
+    }
+
+    /// Returns the chunks that hold a row of the page, which begins in the chunk `from` or in a later one. That is faster
+    /// if it begins in one of the next chunks.
+    pub fn chunks_from(&self, from: usize, row: u64) -> Range<usize> {
         let num_chunks = self.marks.len();
-        let starts = self.row_starts.get(..num_chunks).unwrap_or_default();
-        let first = starts.partition_point(|start| u64::from(*start) <= row).saturating_sub(1);
+        let starts = self.row_starts.get(from..num_chunks).unwrap_or_default();
+        let is_before = |start: &u32| u64::from(*start) <= row;
+        let near = starts.iter().take(NEAR_CHUNKS).take_while(|start| is_before(start)).count();
+        let count = if near < NEAR_CHUNKS { near } else { starts.partition_point(is_before) };
+        let first = (from + count).saturating_sub(1);
         let mut end = first + 1;
         if row.saturating_add(1) == self.rows_before(end) {
             while end < num_chunks && self.continues(end - 1) {

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-
-use crate::chunk_parts::ChunkParts;
+use crate::chunk_parts::{ChunkBytes, ChunkParts};
 use crate::error::Result;
 use crate::levels::{ChunkLevels, LevelRun};
 use crate::{BadPage, ListPage, PageRows};
@@ -21,7 +19,7 @@ pub(crate) struct NumberRun {
 /// A chunk of which numbers are wanted.
 pub(crate) struct OpenChunk<'a> {
     pub page: &'a ListPage,
-    pub bytes: &'a Bytes,
+    pub chunk: ChunkBytes<'a>,
     pub num_items: usize,
     /// The range of its runs among those of all chunks.
     pub runs: Range<usize>,
@@ -46,16 +44,16 @@ impl<'a> Runs<'a> {
         let mut open = OpenRows { left: rows, next_index: self.lengths.len(), next_row: 0, row: None };
         self.lengths.resize(self.lengths.len() + rows.len(), 0);
         let mut before: Option<usize> = None;
-        for (number, bytes) in read {
-            let parts = ChunkParts::parse(page, bytes)?;
-            let part = |range: Range<usize>| bytes.slice(range);
-            page.levels.read(parts.num_levels, part(parts.rep), parts.def.map(part), &mut self.levels)?;
+        for (number, chunk) in read.iter().flat_map(|read| read.chunks(chunks)) {
+            let chunk = chunk.ok_or_else(|| BadPage::new(format!("chunk {number} of a page was not read")))?;
+            let parts = ChunkParts::parse(page, chunk.all())?;
+            page.levels.read(chunk, &parts, &mut self.levels)?;
             let is_continued = number.checked_sub(1).is_some_and(|last| before == Some(last) && chunks.continues(last));
-            before = Some(*number);
-            open.begin_chunk(chunks.rows_before(*number), is_continued);
+            before = Some(number);
+            open.begin_chunk(chunks.rows_before(number), is_continued);
             let first_run = self.runs.len();
             let items = self.add_chunk(&mut open, page.levels.has_nulls);
-            let (num_items, num_rows) = (chunks.num_items(*number), chunks.rows_before(*number + 1));
+            let (num_items, num_rows) = (chunks.num_items(number), chunks.rows_before(number + 1));
             if items as u64 != num_items || open.next_row != num_rows {
                 let begun = open.next_row;
                 return Err(BadPage::new(format!(
@@ -64,7 +62,7 @@ impl<'a> Runs<'a> {
             }
             let runs = first_run..self.runs.len();
             if !runs.is_empty() {
-                self.chunks.push(OpenChunk { page, bytes, num_items: items, runs });
+                self.chunks.push(OpenChunk { page, chunk, num_items: items, runs });
             }
         }
         match open.left.first() {

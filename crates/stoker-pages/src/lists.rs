@@ -1,5 +1,6 @@
 //! Decodes rows of pages to one array of lists.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, GenericListArray, OffsetSizeTrait, make_array};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use stoker_batch::{BufferPool, RowMemory};
 use stoker_types::catch_panic;
 
-use crate::chunk_parts::ChunkParts;
+use crate::chunk_parts::{ChunkBytes, ChunkParts};
 use crate::error::Result;
 use crate::list_runs::{NumberRun, OpenChunk, Runs};
 use crate::numbers::{Compressed, NumberCodec, Scratch};
@@ -25,8 +26,32 @@ pub struct PageRows {
     pub chunks: Arc<ListChunks>,
     /// The rows, counted from the first one of the page, in ascending order.
     pub rows: Vec<u64>,
-    /// The numbers and the bytes of all chunks that hold these rows, in ascending order.
-    pub read: Vec<(usize, Bytes)>,
+    /// All chunks that hold these rows, and maybe others, in ascending order.
+    pub read: Vec<ChunksRead>,
+}
+
+/// Successive chunks of a page that were read together.
+#[derive(Clone, Debug)]
+pub struct ChunksRead {
+    /// Their numbers.
+    pub numbers: Range<usize>,
+    /// Their bytes.
+    pub bytes: Bytes,
+}
+
+impl ChunksRead {
+    /// Returns each chunk with its number, or `None` where bytes are missing.
+    pub(crate) fn chunks<'a>(
+        &'a self,
+        chunks: &'a ListChunks,
+    ) -> impl Iterator<Item = (usize, Option<ChunkBytes<'a>>)> {
+        let first = chunks.byte_range(self.numbers.start..self.numbers.start).start;
+        self.numbers.clone().map(move |number| {
+            let Range { start, end } = chunks.byte_range(number..number + 1);
+            let offset = |at: u64| usize::try_from(at.saturating_sub(first)).unwrap_or(usize::MAX);
+            (number, ChunkBytes::new(&self.bytes, offset(start)..offset(end)))
+        })
+    }
 }
 
 /// Returns rows of several pages as one array of a list type. Without `places`, it has the rows of the pages one after the
@@ -181,13 +206,13 @@ fn gather<O: OffsetSizeTrait>(
     let mut memory = RowMemory::of_bytes(num_items * width, pool).map_err(BadPage::new)?;
     let mut writer = Writer { targets: targets.as_ref(), ends, width, numbers: &mut memory };
     let mut scratch = Scratch::default();
-    for OpenChunk { page, bytes, num_items, runs: of_chunk } in chunks {
+    for OpenChunk { page, chunk, num_items, runs: of_chunk } in chunks {
         if page.numbers.width != width {
             let stored = page.numbers.width;
             return Err(BadPage::new(format!("numbers of {stored} bytes are no {}", item.data_type())));
         }
-        let parts = ChunkParts::parse(page, bytes)?;
-        let compressed = Compressed { chunk: bytes, buffers: parts.numbers(), num_items };
+        let parts = ChunkParts::parse(page, chunk.all())?;
+        let compressed = Compressed { chunk, buffers: parts.numbers(), num_items };
         writer.write(&page.numbers, compressed, &runs[of_chunk], &mut scratch)?;
     }
     let values = ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(memory.freeze()).build();

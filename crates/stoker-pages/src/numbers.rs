@@ -6,21 +6,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Pod;
-use bytes::Bytes;
-use lance_bitpacking::BitPacking;
 use lance_encoding::buffer::LanceBuffer;
 use lance_encoding::compression::{DecompressionStrategy, DefaultDecompressionStrategy, MiniBlockDecompressor};
 use lance_encoding::data::DataBlock;
 use lance_encoding::format::metadata::CompressiveEncoding;
 use lance_encoding::format::metadata::compressive_encoding::Compression;
 
-use crate::chunk_parts::lance_buffer;
+use crate::chunk_parts::{ChunkBytes, lance_buffer};
 use crate::error::Result;
-use crate::{BadPage, Unsupported, little_endian};
-
-/// The numbers that are packed together.
-const PACKED: usize = 1_024;
+use crate::packed::{PACKED, unpack};
+use crate::{BadPage, Unsupported};
 
 /// How the numbers of a page are compressed.
 #[derive(Clone, Debug)]
@@ -52,7 +47,7 @@ pub(crate) struct Scratch {
 /// The compressed numbers of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compressed<'a> {
-    pub chunk: &'a Bytes,
+    pub chunk: ChunkBytes<'a>,
     /// Where its buffers lie.
     pub buffers: &'a [Range<usize>],
     pub num_items: usize,
@@ -61,7 +56,7 @@ pub(crate) struct Compressed<'a> {
 impl<'a> Compressed<'a> {
     fn only(self) -> Result<&'a [u8]> {
         match self.buffers {
-            [one] => Ok(self.chunk.get(one.clone()).unwrap_or_default()),
+            [one] => Ok(self.chunk.part(one.clone())),
             several => Err(BadPage::new(format!("a chunk has {} buffers of numbers", several.len()))),
         }
     }
@@ -128,49 +123,15 @@ impl NumberCodec {
         if num_items == 0 {
             return Ok(());
         }
-        let packed = numbers.only()?;
-        match self.width {
-            1 => unpack::<u8>(packed, target),
-            2 => unpack::<u16>(packed, target),
-            4 => unpack::<u32>(packed, target),
-            8 => unpack::<u64>(packed, target),
-            width => Err(BadPage::new(format!("numbers of {width} bytes are not packed"))),
-        }
+        unpack(numbers.only()?, self.width, target)
     }
 
     fn decompress_by_lance(&self, codec: &dyn MiniBlockDecompressor, numbers: Compressed<'_>) -> Result<LanceBuffer> {
-        let buffers = numbers.buffers.iter().map(|range| lance_buffer(numbers.chunk.slice(range.clone())));
+        let buffers = numbers.buffers.iter().map(|range| lance_buffer(numbers.chunk.shared(range.clone())));
         let block = codec.decompress(buffers.collect(), numbers.num_items as u64).map_err(BadPage::new)?;
         match block {
             DataBlock::FixedWidth(block) if block.bits_per_value == self.width as u64 * 8 => Ok(block.data),
             other => Err(BadPage::new(format!("a chunk of {} bytes per number holds {}", self.width, other.name()))),
         }
     }
-}
-
-/// Unpacks 1,024 numbers. The first packed word says how many bits each of them has.
-fn unpack<T: BitPacking + Pod>(packed: &[u8], target: &mut [u8]) -> Result<()> {
-    let width = size_of::<T>();
-    let misfit = || BadPage::new(format!("{} bytes are no packed numbers of {width} bytes", packed.len()));
-    let bits = packed.get(..width).map(little_endian).and_then(|bits| usize::try_from(bits).ok());
-    let bits = bits.filter(|bits| *bits <= width * 8).ok_or_else(misfit)?;
-    let aligned: Vec<T>;
-    let words: &[T] = match bytemuck::try_cast_slice(packed) {
-        Ok(words) => words,
-        Err(_) if packed.len().is_multiple_of(width) => {
-            aligned = bytemuck::pod_collect_to_vec(packed);
-            &aligned
-        }
-        Err(_) => return Err(misfit()),
-    };
-    let words = words.get(1..).filter(|words| words.len() * width * 8 == PACKED * bits).ok_or_else(misfit)?;
-    let target: &mut [T] = bytemuck::try_cast_slice_mut(target).map_err(|_| misfit())?;
-    let target = target.get_mut(..PACKED).ok_or_else(misfit)?;
-    #[expect(unsafe_code, reason = "the function for checked lengths does not exist; see the safety comment")]
-    // SAFETY: `bits` is at most the width of a number, `words` has 1,024 numbers of as many bits, and `target` has room
-    // for 1,024 numbers, as was checked above.
-    unsafe {
-        T::unchecked_unpack(bits, words, target);
-    }
-    Ok(())
 }

@@ -8,8 +8,8 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use stoker_fuzz::Target;
 
-use super::{encoded, strategies};
-use crate::{ListPage, PageRows, gather_lists};
+use super::{chunks_read, encoded, strategies};
+use crate::{ChunksRead, ListPage, PageRows, gather_lists};
 
 /// The most bytes that reading a page of some KiB holds: the levels of each chunk, and its rows.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
@@ -36,18 +36,14 @@ fn read(page: &Arc<ListPage>, input: &[u8], data_type: &DataType) -> bool {
     let rows: Vec<u64> = (0..NUM_ROWS).collect();
     let data = Bytes::copy_from_slice(data);
     let start = page.data_range().start;
-    let mut read: Vec<(usize, Bytes)> = Vec::new();
-    for row in &rows {
-        for chunk in chunks.chunks_of(*row) {
-            let range = chunks.byte_range(chunk..chunk + 1);
-            let (first, end) = ((range.start - start) as usize, (range.end - start) as usize);
-            if end > data.len() {
-                return false;
-            }
-            if read.last().is_none_or(|(last, _)| *last < chunk) {
-                read.push((chunk, data.slice(first..end)));
-            }
+    let mut read = Vec::new();
+    for numbers in chunks_read(&chunks, &rows) {
+        let range = chunks.byte_range(numbers.clone());
+        let (first, end) = ((range.start - start) as usize, (range.end - start) as usize);
+        if end > data.len() {
+            return false;
         }
+        read.push(ChunksRead { numbers, bytes: data.slice(first..end) });
     }
     let read = PageRows { page: page.clone(), chunks: Arc::new(chunks), rows, read };
     match gather_lists(&[read], None, data_type, None) {

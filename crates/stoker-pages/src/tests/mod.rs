@@ -3,6 +3,7 @@
 mod fuzz;
 mod lists;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -14,7 +15,7 @@ use lance_encoding::compression_config::CompressionParams;
 use lance_encoding::encoder::{EncodingOptions, FieldEncodingStrategy, encode_batch};
 use lance_file::versions::{v2_1, v2_2};
 
-use crate::{ListPage, PageRows, Unsupported};
+use crate::{ChunksRead, ListChunks, ListPage, PageRows, Unsupported};
 
 /// The pages of a column, and the bytes in which they lie.
 pub(crate) struct Encoded {
@@ -44,8 +45,21 @@ pub(crate) fn encoded(
     Ok(Encoded { pages: pages.collect::<Result<_, _>>()?, bytes: encoded.data })
 }
 
+/// Returns the chunks of some rows. Neighbours are together, but for each fifth chunk.
+pub(crate) fn chunks_read(chunks: &ListChunks, rows: &[u64]) -> Vec<Range<usize>> {
+    let mut read: Vec<Range<usize>> = Vec::new();
+    for chunk in rows.iter().flat_map(|row| chunks.chunks_of(*row)) {
+        match read.last_mut() {
+            Some(last) if chunk < last.end => {}
+            Some(last) if chunk == last.end && chunk % 5 != 0 => last.end = chunk + 1,
+            _ => read.push(chunk..chunk + 1),
+        }
+    }
+    read
+}
+
 impl Encoded {
-    fn part(&self, range: std::ops::Range<u64>) -> Bytes {
+    fn part(&self, range: Range<u64>) -> Bytes {
         self.bytes.slice(range.start as usize..range.end as usize)
     }
 
@@ -66,14 +80,9 @@ impl Encoded {
     fn read_page(&self, page: &Arc<ListPage>, rows: Vec<u64>) -> Result<PageRows, crate::BadPage> {
         let [sizes, row_counts] = page.index_ranges();
         let chunks = Arc::new(page.chunk_index(&self.part(sizes), &self.part(row_counts))?);
-        let mut read: Vec<(usize, Bytes)> = Vec::new();
-        for row in &rows {
-            for chunk in chunks.chunks_of(*row) {
-                if read.last().is_none_or(|(last, _)| *last < chunk) {
-                    read.push((chunk, self.part(chunks.byte_range(chunk..chunk + 1))));
-                }
-            }
-        }
+        let read = chunks_read(&chunks, &rows).into_iter();
+        let read = read.map(|numbers| ChunksRead { bytes: self.part(chunks.byte_range(numbers.clone())), numbers });
+        let read = read.collect();
         Ok(PageRows { page: page.clone(), chunks, rows, read })
     }
 }
