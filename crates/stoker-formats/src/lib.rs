@@ -18,39 +18,61 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod array_rows;
+mod column_names;
 mod decompress;
 mod error;
 mod file_bytes;
+mod file_names;
+mod file_range;
 mod folder;
 mod format;
 mod mds;
+mod media_folder;
 #[cfg(test)]
 mod memory_folder;
+mod no_media;
 mod npy_header;
+mod npy_type;
+mod numpy;
+mod python_literal;
+mod safetensors;
 mod sequential;
 mod values;
 mod webdataset;
+mod zip_directory;
+mod zip_reader;
 
 pub use error::{Error, Result};
 pub use file_bytes::{FileBytes, LocalFile};
 pub use folder::{Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
 pub use mds::Mds;
+pub use media_folder::{AnyFilesFormat, AudioFolderFormat, VideoFolderFormat};
+pub use numpy::NumpyFormat;
+pub use safetensors::SafetensorsFormat;
 pub use sequential::Sequential;
 pub use webdataset::WebDataset;
 
 /// The formats, in the order in which they are tried: those with an index or a marker first.
-pub static FORMATS: [&dyn FileFormat; 2] = [&Mds, &WebDataset];
+pub static FORMATS: [&dyn FileFormat; 6] =
+    [&Mds, &WebDataset, &SafetensorsFormat, &NumpyFormat, &AudioFolderFormat, &VideoFolderFormat];
+
+/// The formats that recognise what others do, and are used by their names only.
+pub static FORMATS_BY_NAME: [&dyn FileFormat; 1] = [&AnyFilesFormat];
 
 /// Returns the format with a name.
 pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
-    FORMATS.into_iter().find(|format| format.name() == name)
+    FORMATS.into_iter().chain(FORMATS_BY_NAME).find(|format| format.name() == name)
 }
 
 /// Returns the first format that recognises a folder.
 pub fn format_of(folder: &dyn Folder) -> Option<&'static dyn FileFormat> {
     FORMATS.into_iter().find(|format| format.recognise(folder).is_some())
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Measures the memory that the targets of fuzz tests hold.
 #[cfg(test)]

@@ -26,6 +26,7 @@
 mod columns;
 mod member_name;
 mod npy;
+mod npy_header;
 mod pax;
 mod rows;
 mod tar_reader;

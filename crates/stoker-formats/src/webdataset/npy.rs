@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use arrow_schema::Field;
 
-use crate::npy_header::{self, NpyHeader, NpyType};
+use super::npy_header::{self, NpyHeader, NpyType};
 use crate::values::{FieldValue, tensor};
 
 /// The type and the shape of the arrays of a column.

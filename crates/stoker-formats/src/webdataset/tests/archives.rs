@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use stoker_columns::{TensorType, is_encoded_image};
 
 use super::*;
-use crate::npy_header::tests::{npy_file, npy_text};
+use crate::webdataset::npy_header::tests::{npy_file, npy_text};
 use crate::{FORMATS, FileFormat as _, format_named, format_of};
 
 fn keys(rows: &AllRows) -> Vec<&str> {

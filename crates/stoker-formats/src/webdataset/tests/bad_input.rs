@@ -1,7 +1,7 @@
 //! Archives that are damaged, that lie, or that would leave their place.
 
 use super::*;
-use crate::npy_header::tests::{npy_file, npy_text};
+use crate::webdataset::npy_header::tests::{npy_file, npy_text};
 
 /// Checks that the sample before `z` is a bad row.
 fn bad_row(bytes: Vec<u8>, part: &str) {

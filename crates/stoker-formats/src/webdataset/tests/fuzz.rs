@@ -3,7 +3,7 @@
 use stoker_fuzz::Target;
 
 use super::*;
-use crate::npy_header::tests::{npy_file, npy_text};
+use crate::webdataset::npy_header::tests::{npy_file, npy_text};
 
 /// The limit of samples in these tests.
 const SAMPLE_BYTES_MAX: usize = 1 << 20;
