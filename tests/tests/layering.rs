@@ -2,8 +2,8 @@
 //! each library, a client is built without the engine and from the same object files, and no member is large.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::read_dir;
-use std::path::Path;
+use std::fs::{read_dir, read_to_string};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -284,6 +284,52 @@ fn wrong_layers_are_found() -> Result<()> {
     ensure!(path_to_engine("client", &members) == Some(vec!["client", "session", "lance-core"]));
     let large = large_members(1)?;
     ensure!(large.iter().any(|member| member.starts_with("crates/stoker-lake has ")), "{large:?}");
+    Ok(())
+}
+
+/// Whether the documentation in a file has an example that is compiled.
+fn has_example(source: &str) -> bool {
+    let mut is_in_block = false;
+    source.lines().any(|line| {
+        let text = line.trim_start();
+        let Some(text) = text.strip_prefix("//!").or_else(|| text.strip_prefix("///")) else { return false };
+        let Some(tags) = text.trim().strip_prefix("```") else { return false };
+        is_in_block = !is_in_block;
+        is_in_block
+            && tags.split(',').all(|tag| matches!(tag, "" | "rust" | "no_run" | "should_panic" | "compile_fail"))
+    })
+}
+
+/// Returns a file of a folder whose documentation has an example.
+fn file_with_example(folder: &Path) -> Result<Option<PathBuf>> {
+    for entry in read_dir(folder)? {
+        let path = entry?.path();
+        let found = match path.extension() {
+            _ if path.is_dir() => file_with_example(&path)?,
+            Some(end) if end == "rs" && has_example(&read_to_string(&path)?) => Some(path),
+            _ => None,
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// rustdoc reads a whole member to find its examples. A member that says it has none is not read.
+#[test]
+fn members_without_examples_have_none() -> Result<()> {
+    for folder in folders()? {
+        let folder = root().join(folder);
+        let has_doctests =
+            manifest(&folder.join("Cargo.toml"))?.get("lib").and_then(|lib| lib.get("doctest")?.as_bool());
+        if has_doctests == Some(false) {
+            let found = file_with_example(&folder.join("src"))?;
+            ensure!(found.is_none(), "{found:?} has an example; remove `doctest = false` from its Cargo.toml");
+        }
+    }
+    assert!(has_example("/// ```\n/// f();\n/// ```"));
+    assert!(!has_example("//! ```text\n//! f()\n//! ```"));
     Ok(())
 }
 
