@@ -7,7 +7,7 @@
 
 Jobs, writers, ingests, compactions and the server are killed with SIGKILL and run again. Environment variables:
 
-- `STOKER_SOAK_SECS` is the length of the load in seconds (default: 180);
+- `STOKER_SOAK_SECS` is the length of the load in seconds (default: 120);
 - `STOKER_SOAK_SEED` chooses what happens when (default: random; the test prints it);
 - `STOKER_SOAK_STORE=http://KEY_ID:SECRET@127.0.0.1:PORT` names a running S3 store, which replaces moto. Moto is one
   Python process, and the first part that this load overloads on a machine with few processors.
@@ -41,7 +41,7 @@ from soak_run import LAKE, NUM_OLD_VERSIONS, NUM_STREAMS, Soak
 from soak_stream import QUERIES, Progress, read_ledger
 from soak_table import APPENDED, INGESTED, NUM_LABELS, columns
 
-LOAD_SECS = float(os.environ.get("STOKER_SOAK_SECS", "180"))
+LOAD_SECS = float(os.environ.get("STOKER_SOAK_SECS", "120"))
 HOUR_SECS = 3600.0
 #: The limit of the canary's waits for a batch outside outages. A shared machine stalls programs for seconds, so short
 #: runs only check that the canary does not hang.

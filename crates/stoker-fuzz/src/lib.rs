@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The inputs depend only on the seeds, on what the target accepts, and on the number in `STOKER_FUZZ_SEED`. A run takes
-//! five seconds, or the time in `STOKER_FUZZ_SECS`. `STOKER_FUZZ_INPUT` replaces all inputs by one. The memory of targets
+//! two seconds, or the time in `STOKER_FUZZ_SECS`. `STOKER_FUZZ_INPUT` replaces all inputs by one. The memory of targets
 //! is measured in test programs that use [`Meter`] as their allocator:
 //!
 //! ```ignore

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::hex;
 
 /// The time of a run in seconds, unless `STOKER_FUZZ_SECS` gives another one.
-const SECS_DEFAULT: f64 = 5.0;
+const SECS_DEFAULT: f64 = 2.0;
 
 /// The settings that are the same for all targets of a process.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The time after which no further input is tried: `STOKER_FUZZ_SECS`, or 5 s.
+    /// The time after which no further input is tried: `STOKER_FUZZ_SECS`, or 2 s.
     pub time: Duration,
     /// The start of the random numbers: `STOKER_FUZZ_SEED`, or 0.
     pub seed: u64,
