@@ -44,7 +44,7 @@ fn unpack_as<T: bytemuck::Pod>(
         }
         Err(_) => return Err(misfit()),
     };
-    let words = words.get(1..).filter(|words| words.len() * width * 8 == PACKED * bits).ok_or_else(misfit)?;
+    let words = words.get(1..).filter(|words| size_of_val(*words) * 8 == PACKED * bits).ok_or_else(misfit)?;
     let target: &mut [T] = bytemuck::try_cast_slice_mut(target).map_err(|_| misfit())?;
     rows(bits, words, target.first_chunk_mut().ok_or_else(misfit)?);
     Ok(())
@@ -75,7 +75,7 @@ macro_rules! unpack_numbers {
             const BITS: usize = <$number>::BITS as usize;
             const LANES: usize = PACKED / BITS;
             let vectors = words.as_chunks::<LANES>().0;
-            let mask = <$number>::MAX.checked_shr((BITS - bits) as u32).unwrap_or(0);
+            let mask = if bits == 0 { 0 } else { <$number>::MAX >> (BITS - bits) };
             for row in 0..BITS {
                 let (word, shift) = (row * bits / BITS, row * bits % BITS);
                 let at = ROW_ORDER[row / 8] * 16 + row % 8 * 128;

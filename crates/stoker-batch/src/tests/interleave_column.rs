@@ -29,7 +29,7 @@ fn arrays(kind: usize, num_rows: usize) -> [ArrayRef; 2] {
                 3,
             )),
             5 => Arc::new(FixedSizeListArray::from_iter_primitive::<UInt8Type, _, _>(
-                (0..num_rows + 2).map(|row| (row % 3 != 1).then(|| [Some(row as u8), None])),
+                (0..num_rows + 2).map(|row| (row % 3 != 1).then_some([Some(row as u8), None])),
                 2,
             )),
             6 => Arc::new(StringArray::from_iter((0..num_rows + 2).map(|row| Some(format!("{row} of {array}"))))),
