@@ -102,8 +102,8 @@ async fn bulk_inserts_into_new_tables_make_dictionaries() {
     let fixture = Fixture::new(1).await;
     for (if_present, version) in [(IfPresent::Append, 1), (IfPresent::Replace, 2)] {
         let (rows, environment) = (rows(400), Environment::default());
-        let begun =
-            BulkInsert::begin(&fixture.engine, &environment, name("t"), &rows.schema(), IfMissing::Create, if_present);
+        let schema = rows.schema();
+        let begun = BulkInsert::begin(&fixture.engine, &environment, name("t"), &schema, IfMissing::Create, if_present);
         let mut insert = begun.await.expect("an insert");
         insert.write(&rows.slice(0, 0)).await.expect("no rows");
         for start in [0, 200] {
