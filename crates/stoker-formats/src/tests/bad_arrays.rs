@@ -85,10 +85,8 @@ fn arrays_in_fortrans_order_with_too_large_rows() {
 #[test]
 fn names_that_columns_cannot_have() {
     let file = npy("'|u1'", "(1,)", &[0]);
-    for (name, text) in [("_rowid.npy", "reserved"), ("a.b.npy", "dots"), ("a\u{7}b.npy", "control character")] {
-        refuses(&NumpyFormat, MemoryFolder::new([(name, file.clone())]), &[text]);
-    }
-    refuses_file(npy("[('_rowaddr', '<i4')]", "(1,)", &[0; 4]), &["column _rowaddr", "reserved"]);
+    refuses(&NumpyFormat, MemoryFolder::new([("a\u{7}b.npy", file)]), &["control character"]);
+    refuses_file(npy("[('a\u{7}', '<i4')]", "(1,)", &[0; 4]), &["control character"]);
 }
 
 #[test]
