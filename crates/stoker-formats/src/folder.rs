@@ -28,6 +28,14 @@ pub trait Folder: fmt::Debug + Send + Sync {
     /// store.
     fn open(&self, name: &str) -> io::Result<Arc<dyn FileBytes>>;
 
+    /// Opens a file that a row names. The files of a folder can be links: this one may not lead out of the folder.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `PermissionDenied` for links out of the folder.
+    fn open_inside(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
+        self.open(name)
+    }
+
     /// Returns the file with a name.
     fn file(&self, name: &str) -> Option<&FolderFile> {
         let files = self.files();
@@ -62,4 +70,25 @@ impl Folder for LocalFolder {
         }
         Ok(Arc::new(LocalFile::open(&self.root.join(name))?))
     }
+
+    fn open_inside(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
+        if self.file(name).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let root = self.root.canonicalize()?;
+        let path = root.join(name).canonicalize()?;
+        let is_inside = path.starts_with(&root) || blobs(&root).is_some_and(|blobs| path.starts_with(blobs));
+        if !is_inside {
+            let refused = "the file is a link out of the folder";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+        }
+        Ok(Arc::new(LocalFile::open(&path)?))
+    }
+}
+
+/// Returns where the cache of Hugging Face's hub keeps the files of a snapshot, which are links:
+/// `snapshots/<revision>/<file>` leads to `blobs/<digest>`.
+fn blobs(root: &Path) -> Option<PathBuf> {
+    let snapshots = root.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"))?;
+    Some(snapshots.parent()?.join("blobs"))
 }

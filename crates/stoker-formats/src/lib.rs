@@ -19,16 +19,21 @@
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
 mod array_rows;
+mod arrow_files;
 mod column_names;
 mod decompress;
+mod delimited;
 mod error;
 mod file_bytes;
 mod file_names;
 mod file_range;
 mod folder;
 mod format;
+mod hugging_face;
+mod json_lines;
 mod mds;
 mod media_folder;
+mod media_paths;
 #[cfg(test)]
 mod memory_folder;
 mod no_media;
@@ -36,27 +41,47 @@ mod npy_header;
 mod npy_type;
 mod numpy;
 mod python_literal;
+#[cfg(test)]
+mod read_files;
 mod safetensors;
 mod sequential;
+mod table_columns;
+mod text_file;
+mod text_rows;
 mod values;
 mod webdataset;
 mod zip_directory;
 mod zip_reader;
 
+pub use arrow_files::ArrowIpc;
+pub use delimited::DelimitedText;
 pub use error::{Error, Result};
 pub use file_bytes::{FileBytes, LocalFile};
 pub use folder::{Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
+pub use hugging_face::{FeatureMismatch, HUGGING_FACE_KEY, HuggingFace, feature_columns};
+pub use json_lines::JsonLines;
 pub use mds::Mds;
 pub use media_folder::{AnyFilesFormat, AudioFolderFormat, VideoFolderFormat};
 pub use numpy::NumpyFormat;
 pub use safetensors::SafetensorsFormat;
 pub use sequential::Sequential;
+pub use table_columns::SourceColumn;
 pub use webdataset::WebDataset;
 
 /// The formats, in the order in which they are tried: those with an index or a marker first.
-pub static FORMATS: [&dyn FileFormat; 6] =
-    [&Mds, &WebDataset, &SafetensorsFormat, &NumpyFormat, &AudioFolderFormat, &VideoFolderFormat];
+pub static FORMATS: [&dyn FileFormat; 10] = [
+    &Mds,
+    &HuggingFace,
+    &WebDataset,
+    &ArrowIpc,
+    &SafetensorsFormat,
+    &NumpyFormat,
+    &JsonLines,
+    &DelimitedText,
+    &AudioFolderFormat,
+    &VideoFolderFormat,
+];
 
 /// The formats that recognise what others do, and are used by their names only.
 pub static FORMATS_BY_NAME: [&dyn FileFormat; 1] = [&AnyFilesFormat];
