@@ -1,34 +1,14 @@
 //! Reads files of datasets as rows.
 //!
-//! ```text
-//! Folder ──recognise──► FileFormat ──plan──► RowFiles: schema, files ──read──► RowReader ──next──► RowBatch …
-//!   └─ open ──► FileBytes, at any offset: a local file, or an object of a bucket
-//! ```
-//!
-//! A [`FileFormat`] looks at the names in a [`Folder`], and says which files have rows. Planning reads what the format
-//! needs to know of the columns: a few rows of the first file, or an index. Then each file is read on its own, in any
-//! order and on any machine, and gives the same rows each time.
-//!
-//! The columns of [`RowFiles::schema`] are those of tables: media has the marks of `stoker-columns`, tensors are
-//! fixed-size lists. Values that do not fit are [`BadRow`]s, which name the row and the reason; the caller decides
-//! whether they end the ingest.
-//!
-//! Every reader limits the memory that it takes before it takes it, whatever a file declares.
+//! `stoker-files` says what formats are, and `stoker-arrays` has those of arrays. The other ones are here, a folder for each,
+//! and [`FORMATS`] has them all.
 
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
-mod array_rows;
 mod arrow_files;
-mod column_names;
 mod decompress;
 mod delimited;
-mod error;
-mod file_bytes;
-mod file_names;
-mod file_range;
-mod folder;
-mod format;
 mod hugging_face;
 mod json_lines;
 mod mds;
@@ -36,36 +16,25 @@ mod media_folder;
 mod media_paths;
 #[cfg(test)]
 mod memory_folder;
-mod no_media;
-mod npy_header;
-mod npy_type;
-mod numpy;
-mod python_literal;
 #[cfg(test)]
 mod read_files;
-mod safetensors;
-mod sequential;
 mod table_columns;
 mod text_file;
 mod text_rows;
 mod values;
 mod webdataset;
-mod zip_directory;
-mod zip_reader;
 
 pub use arrow_files::ArrowIpc;
 pub use delimited::DelimitedText;
-pub use error::{Error, Result};
-pub use file_bytes::{FileBytes, LocalFile};
-pub use folder::{Folder, FolderFile, LocalFolder};
-pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
 pub use hugging_face::{FeatureMismatch, HUGGING_FACE_KEY, HuggingFace, feature_columns};
 pub use json_lines::JsonLines;
 pub use mds::Mds;
 pub use media_folder::{AnyFilesFormat, AudioFolderFormat, VideoFolderFormat};
-pub use numpy::NumpyFormat;
-pub use safetensors::SafetensorsFormat;
-pub use sequential::Sequential;
+pub use stoker_arrays::{NumpyFormat, SafetensorsFormat};
+pub use stoker_files::{
+    BadRow, Error, FileBytes, FileFormat, Folder, FolderFile, FormatOptions, LocalFile, LocalFolder, Result, RowBatch,
+    RowFiles, RowReader, Sequential,
+};
 pub use table_columns::SourceColumn;
 pub use webdataset::WebDataset;
 

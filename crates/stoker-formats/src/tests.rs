@@ -1,59 +1,15 @@
 //! Tests of the formats, on files in memory.
 
-mod arrays;
-mod bad_arrays;
-mod fuzz;
-mod literals;
 mod media;
-mod numbered;
-mod tensors;
-mod written;
-mod zips;
 
-use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 use arrow::compute::concat_batches;
 use arrow_array::RecordBatch;
-use bytes::Bytes;
 
-use crate::{BadRow, FileBytes, FileFormat, Folder, FolderFile, FormatOptions, Result, RowFiles, RowReader};
+use stoker_files::MemoryFolder;
 
-/// A folder in memory.
-#[derive(Debug, Default)]
-pub(super) struct MemoryFolder {
-    listed: Vec<FolderFile>,
-    bytes: BTreeMap<String, Bytes>,
-}
-
-impl MemoryFolder {
-    pub fn new<N: Into<String>>(files: impl IntoIterator<Item = (N, Vec<u8>)>) -> Arc<Self> {
-        let bytes: BTreeMap<String, Bytes> =
-            files.into_iter().map(|(name, bytes)| (name.into(), Bytes::from(bytes))).collect();
-        let listed =
-            bytes.iter().map(|(name, bytes)| FolderFile { name: name.clone(), bytes: bytes.len() as u64 }).collect();
-        Arc::new(Self { listed, bytes })
-    }
-
-    /// Replaces the bytes of a file after the folder was listed.
-    pub fn with_changed(self: Arc<Self>, name: &str, bytes: &[u8]) -> Arc<Self> {
-        let mut changed = Self { listed: self.listed.clone(), bytes: self.bytes.clone() };
-        changed.bytes.insert(name.into(), Bytes::copy_from_slice(bytes));
-        Arc::new(changed)
-    }
-}
-
-impl Folder for MemoryFolder {
-    fn files(&self) -> &[FolderFile] {
-        &self.listed
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
-        let bytes = self.bytes.get(name).filter(|_| self.file(name).is_some()).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(bytes.clone()))
-    }
-}
+use crate::{BadRow, FileFormat, Folder, FormatOptions, Result, RowFiles, RowReader};
 
 /// Plans all files of a folder that a format recognises.
 pub(super) fn plan(format: &dyn FileFormat, folder: Arc<dyn Folder>) -> Result<Box<dyn RowFiles>> {

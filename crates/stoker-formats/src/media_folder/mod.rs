@@ -29,9 +29,9 @@ use stoker_columns::encoded_video::with_video_index;
 use self::classes::ClassFolders;
 use self::group::{MediaFile, groups};
 use self::reader::{MediaReader, MediaSource};
-use crate::file_names::{base, ending, is_hidden};
-use crate::no_media::refuse_media;
 use crate::{Error, FileFormat, Folder, FormatOptions, Result, RowFiles, RowReader};
+use stoker_files::file_names::{base, ending, is_hidden};
+use stoker_files::refuse_media;
 
 /// The format of folders of sounds.
 #[derive(Clone, Copy, Debug)]

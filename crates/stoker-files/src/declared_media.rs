@@ -6,7 +6,7 @@ use crate::{Error, FormatOptions, Result};
 ///
 /// # Errors
 /// [`Error::InvalidOption`].
-pub(crate) fn refuse_media(options: &FormatOptions) -> Result<()> {
+pub fn refuse_media(options: &FormatOptions) -> Result<()> {
     let declared = [("--image", &options.images), ("--video", &options.videos), ("--audio", &options.audio)];
     match declared.into_iter().find(|(_, columns)| !columns.is_empty()) {
         None => Ok(()),

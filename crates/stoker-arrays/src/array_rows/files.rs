@@ -5,7 +5,8 @@ use std::fmt;
 use arrow_schema::SchemaRef;
 
 use super::ArrayReader;
-use crate::{Result, RowFiles, RowReader};
+use crate::Result;
+use stoker_files::{RowFiles, RowReader};
 
 /// Files, or groups of files, whose rows come after one another.
 pub(crate) trait ArrayParts: fmt::Debug + Send + Sync {

@@ -1,13 +1,13 @@
 //! Names of files.
 
 /// Returns the ending of a file's name in lower case, without the dot.
-pub(crate) fn ending(name: &str) -> Option<String> {
+pub fn ending(name: &str) -> Option<String> {
     let (stem, ending) = base(name).rsplit_once('.')?;
     (!stem.is_empty()).then(|| ending.to_lowercase())
 }
 
 /// Returns a path without the ending of the file's name.
-pub(crate) fn without_ending(name: &str) -> &str {
+pub fn without_ending(name: &str) -> &str {
     match base(name).rsplit_once('.') {
         Some((stem, ending)) if !stem.is_empty() => name.get(..name.len() - ending.len() - 1).unwrap_or(name),
         _ => name,
@@ -15,11 +15,11 @@ pub(crate) fn without_ending(name: &str) -> &str {
 }
 
 /// Returns the last part of a path.
-pub(crate) fn base(name: &str) -> &str {
+pub fn base(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
 /// Whether a file, or a folder above it, is hidden: its name begins with a dot.
-pub(crate) fn is_hidden(name: &str) -> bool {
+pub fn is_hidden(name: &str) -> bool {
     name.split('/').any(|part| part.starts_with('.'))
 }

@@ -9,7 +9,8 @@ use super::layout::NpyLayout;
 use super::parts::NpyColumn;
 use crate::array_rows::{ArrayBlock, FORTRAN_READS_MAX, FileRows, FortranRows, RowBytes};
 use crate::npy_header::{NPY_START_BYTES, NpyHeader};
-use crate::{Error, FileBytes, Folder, Result};
+use crate::{Error, Result};
+use stoker_files::{FileBytes, Folder};
 
 /// The most bytes of an array in Fortran's order that is read into memory.
 const LOADED_BYTES_MAX: u64 = 64 << 20;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 
-use crate::FileBytes;
 use crate::array_rows::RowBytes;
 use crate::file_range::FileRange;
 use crate::zip_directory::{ZipMember, ZipMethod};
+use stoker_files::FileBytes;
 
 /// Reads a member of a ZIP file from its beginning to its end. With the last byte, the number of bytes and their checksum
 /// are compared with the directory's.

@@ -5,7 +5,8 @@ use arrow_array::types::UInt8Type;
 
 use super::written::{npy, zip};
 use super::{MemoryFolder, plan, refuses, rows};
-use crate::{FileFormat, Folder as _, NumpyFormat};
+use crate::NumpyFormat;
+use stoker_files::{FileFormat, Folder as _};
 
 fn folder(names: &[&str]) -> std::sync::Arc<MemoryFolder> {
     MemoryFolder::new(names.iter().zip(0..).map(|(name, index)| (*name, npy("'|u1'", "(2,)", &[index, index + 100]))))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stoker_types::to_usize;
 
-use crate::FileBytes;
+use stoker_files::FileBytes;
 
 /// A part of a file that is read from its beginning to its end.
 #[derive(Debug)]

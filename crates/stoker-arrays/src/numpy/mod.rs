@@ -27,10 +27,11 @@ mod parts;
 use std::sync::Arc;
 
 use self::parts::NumpyParts;
+use crate::Result;
 use crate::array_rows::ArrayFiles;
-use crate::file_names::{ending, is_hidden};
-use crate::no_media::refuse_media;
-use crate::{FileFormat, Folder, FormatOptions, Result, RowFiles};
+use stoker_files::file_names::{ending, is_hidden};
+use stoker_files::refuse_media;
+use stoker_files::{FileFormat, Folder, FormatOptions, RowFiles};
 
 /// The format of `.npy` and `.npz` files.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@ use stoker_fuzz::Target;
 use super::written::{Packed, fortran_npy, npy, npy_version, safetensors, wide_zip, zip};
 use super::{MemoryFolder, read_in};
 use crate::npy_header::NpyHeader;
-use crate::{FileFormat, Folder, NumpyFormat, SafetensorsFormat};
+use crate::{NumpyFormat, SafetensorsFormat};
+use stoker_files::{FileFormat, Folder};
 
 /// The most bytes that reading a file of some KiB holds: 1,032 times the file for deflated members, and the batches.
 const MEMORY_BYTES_MAX: usize = 32 << 20;

@@ -2,7 +2,8 @@
 
 use super::written::{fortran_npy, npy, npy_version};
 use super::{MemoryFolder, refuses};
-use crate::{FileFormat, FormatOptions, NumpyFormat};
+use crate::NumpyFormat;
+use stoker_files::{FileFormat, FormatOptions};
 
 fn refuses_file(file: Vec<u8>, texts: &[&str]) {
     refuses(&NumpyFormat, MemoryFolder::new([("x.npy", file)]), texts);

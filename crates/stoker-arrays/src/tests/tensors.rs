@@ -7,7 +7,8 @@ use stoker_columns::{SmallFloat, kind_of};
 
 use super::written::safetensors;
 use super::{MemoryFolder, plan, refuses, rows};
-use crate::{FileFormat, SafetensorsFormat};
+use crate::SafetensorsFormat;
+use stoker_files::FileFormat;
 
 fn refuses_file(header: &str, data: &[u8], texts: &[&str]) {
     refuses(&SafetensorsFormat, MemoryFolder::new([("x.safetensors", safetensors(header, data))]), texts);

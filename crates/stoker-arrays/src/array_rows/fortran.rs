@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::RowBytes;
-use crate::FileBytes;
+use stoker_files::FileBytes;
 
 /// The most elements of a row, each of which costs a read for each batch, unless the array is in memory.
 pub(crate) const FORTRAN_READS_MAX: usize = 1024;

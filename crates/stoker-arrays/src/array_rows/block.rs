@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::ArrayColumn;
-use crate::FileBytes;
+use stoker_files::FileBytes;
 
 /// Gives the bytes of rows, in their order.
 pub(crate) trait RowBytes: Send {

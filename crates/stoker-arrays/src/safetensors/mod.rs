@@ -12,9 +12,10 @@ use self::header::{HEADER_BYTES_MAX, StoredTensor, tensors};
 use crate::array_rows::{
     ArrayBlock, ArrayColumn, ArrayFiles, ArrayParts, ArrayReader, ElementLayout, ElementOrder, FileRows,
 };
-use crate::file_names::{ending, is_hidden};
-use crate::no_media::refuse_media;
-use crate::{Error, FileBytes, FileFormat, Folder, FormatOptions, Result, RowFiles};
+use crate::{Error, Result};
+use stoker_files::file_names::{ending, is_hidden};
+use stoker_files::refuse_media;
+use stoker_files::{FileBytes, FileFormat, Folder, FormatOptions, RowFiles};
 
 /// The format of `.safetensors` files.
 #[derive(Clone, Copy, Debug)]

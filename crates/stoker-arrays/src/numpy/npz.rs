@@ -7,7 +7,8 @@ use super::open::{block, fortran_of_file, fortran_of_stream, header_of};
 use crate::array_rows::{ArrayBlock, FORTRAN_READS_MAX, RowBytes};
 use crate::zip_directory::{ZipMember, ZipMethod, zip_members};
 use crate::zip_reader::ZipReader;
-use crate::{Error, FileBytes, Folder, Result};
+use crate::{Error, Result};
+use stoker_files::{FileBytes, Folder};
 
 /// The bytes that all members of a file read ahead, and the most and the fewest that one member reads.
 const AHEAD_BYTES: usize = 32 << 20;

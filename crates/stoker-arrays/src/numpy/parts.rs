@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::npz::npz_blocks;
 use super::open::npy_block;
 use crate::array_rows::{ArrayParts, ArrayReader};
-use crate::file_names::{base, ending, without_ending};
-use crate::{Error, Folder, Result};
+use crate::{Error, Result};
+use stoker_files::Folder;
+use stoker_files::file_names::{base, ending, without_ending};
 
 /// The column of files whose names have digits only, and that lie in no folder.
 const NO_NAME: &str = "array";

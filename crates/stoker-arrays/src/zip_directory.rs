@@ -4,7 +4,7 @@
 
 use stoker_types::to_usize;
 
-use crate::FileBytes;
+use stoker_files::FileBytes;
 
 /// The most members. Each becomes a column.
 const MEMBERS_MAX: u64 = 4096;

@@ -254,7 +254,7 @@ fn local_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("x.npy"), npy("'<i8'", "(2,)", &bytes([7i64.to_le_bytes(), 8i64.to_le_bytes()])))
         .unwrap();
-    let listed = vec![crate::FolderFile { name: "x.npy".into(), bytes: 0 }];
-    let rows = rows(&NumpyFormat, Arc::new(crate::LocalFolder::new(folder.path(), listed)));
+    let listed = vec![stoker_files::FolderFile { name: "x.npy".into(), bytes: 0 }];
+    let rows = rows(&NumpyFormat, Arc::new(stoker_files::LocalFolder::new(folder.path(), listed)));
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().values()[..], [7, 8]);
 }

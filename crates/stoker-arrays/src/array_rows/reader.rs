@@ -12,7 +12,8 @@ use stoker_columns::tensor::shape_label;
 use stoker_types::to_usize;
 
 use super::{ArrayBlock, ArrayColumn};
-use crate::{BadRow, Error, Result, RowBatch, RowReader};
+use crate::{Error, Result};
+use stoker_files::{BadRow, RowBatch, RowReader};
 
 /// The number of arrays, and of numbers of rows, that a message shows.
 const NAMES_SHOWN: usize = 4;
