@@ -260,7 +260,8 @@ def test_no_rows_and_one_row(place: stoker.Lake) -> None:
 def test_rows_that_are_too_long_are_refused_if_asked(place: stoker.Lake) -> None:
     strict = bucket(longer="error")
     words = r'row 0x31 of texts@\d+ has 300 tokens; a bucket has at most 256; leave longer rows out .* longer="alone"'
-    with pytest.raises(stoker.InvalidRequestError, match=f'bucket column "tokens": {words}'):
+    # A server leaves out of messages what follows a word such as token and a colon.
+    with pytest.raises(stoker.InvalidRequestError, match=f'bucket column "tokens":…? {words}'):
         place.sql(QUERY).stream(seed=3, bucket=strict)
     with pytest.raises(stoker.InvalidRequestError, match=r'column "n": row 0x9 of texts@\d+ has 57 tokens, 60 when'):
         place.sql("SELECT id, n FROM texts WHERE id >= 9").stream(

@@ -256,7 +256,8 @@ def test_changed_videos_have_new_indexes(tmp_path: Path) -> None:
     decode = {"video": stoker.VideoClip(frames=2, start=9, size=(HEIGHT, WIDTH))}
     old = clips(lake.sql("SELECT id, video FROM t").stream(batch_size=2, decode=decode))
     lake.execute("UPDATE t SET video = u.video FROM u WHERE t.id = u.id")
-    lake.execute("INSERT INTO t (id, video, frame_index, time) SELECT id + 10, video, frame_index, time FROM u")
+    names = "video, frame_index, time, stop, until"
+    lake.execute(f"INSERT INTO t (id, {names}) SELECT id + 10, {names} FROM u")
     # The index of another file: the file is read as a whole.
     lake.execute("UPDATE t SET video_index = (SELECT video_index FROM t WHERE id = 0) WHERE id = 1")
     found = clips(lake.sql("SELECT id, video FROM t").stream(batch_size=2, decode=decode))

@@ -115,12 +115,14 @@ impl BulkInsert {
         };
         let sources: Vec<Option<usize>> =
             columns.fields().iter().map(|field| named.index_of(field.name()).ok()).collect();
-        let rows = RowNames::From(self.num_rows);
         match &mut self.rows {
             Rows::Appended { change, .. } => {
+                let rows = RowNames::From(self.num_rows);
                 change.insert(&assign_all(KIND, &columns, &sources, batch.columns(), batch.num_rows(), rows)?).await?
             }
-            Rows::New { writer, .. } => writer.write(&sources, batch.columns(), batch.num_rows(), rows).await?,
+            Rows::New { writer, .. } => {
+                writer.write(&sources, batch.columns(), batch.num_rows(), self.num_rows).await?;
+            }
         }
         self.num_rows += batch.num_rows() as u64;
         Ok(())

@@ -12,7 +12,6 @@ use stoker_lake::{CommitKey, CommitMode, Table, TableWriter, WriteOptions};
 use stoker_sql::SqlQuery;
 use stoker_types::{Snapshot, SnapshotRef, StatementOutcome, TableName};
 
-use super::assignment::RowNames;
 use super::insert::reads;
 use super::new_table::NewTableWriter;
 use super::{Execution, counted, outcome, types};
@@ -125,8 +124,7 @@ impl Creating<'_> {
         let mut batches = query.execute_for_lake().await?;
         let mut num_rows = 0;
         while let Some(batch) = batches.try_next().await.map_err(stoker_sql::Error::from)? {
-            let rows = RowNames::From(num_rows);
-            writer.write(&sources, batch.columns(), batch.num_rows(), rows).await?;
+            writer.write(&sources, batch.columns(), batch.num_rows(), num_rows).await?;
             num_rows += batch.num_rows() as u64;
             self.execution.tell_rows("writing the rows", num_rows);
         }

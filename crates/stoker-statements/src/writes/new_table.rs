@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat;
 use stoker_columns::{CompressedTensor, may_have_dictionaries, with_dictionaries};
 use stoker_lake::{LakeStore, TableWriter, WriteOptions};
 use stoker_types::TableName;
@@ -22,9 +23,26 @@ pub(crate) struct NewTableWriter {
     columns: SchemaRef,
     /// The columns whose frames are made again, with a dictionary, by their index: as they were without it.
     renewed: Vec<Option<CompressedTensor>>,
-    /// `None` until there are rows, where dictionaries are made of them.
+    /// `None` until there are enough rows, where dictionaries are made of them.
     writer: Option<TableWriter>,
+    /// The rows until then, and their bytes.
+    first: Vec<FirstRows>,
+    first_bytes: usize,
 }
+
+/// Rows that wait for the files to be begun.
+struct FirstRows {
+    sources: Vec<Option<usize>>,
+    values: Vec<ArrayRef>,
+    num_rows: usize,
+    first_row: u64,
+}
+
+/// The number of rows of which dictionaries are made. Queries return rows with large values some dozens at a time.
+const FIRST_ROWS: usize = 1_024;
+
+/// The bytes of rows that wait at most.
+const FIRST_BYTES_MAX: usize = 16 << 20;
 
 impl NewTableWriter {
     /// Begins a table with these columns.
@@ -34,7 +52,8 @@ impl NewTableWriter {
     pub async fn begin(lake: &LakeStore, name: &TableName, kind: &'static str, columns: SchemaRef) -> Result<Self> {
         let renewed = vec![None; columns.fields().len()];
         let waits = may_have_dictionaries(&columns);
-        let mut begun = Self { lake: lake.clone(), name: name.clone(), kind, columns, renewed, writer: None };
+        let (lake, name) = (lake.clone(), name.clone());
+        let mut begun = Self { lake, name, kind, columns, renewed, writer: None, first: Vec::new(), first_bytes: 0 };
         if !waits {
             begun.open().await?;
         }
@@ -46,7 +65,8 @@ impl NewTableWriter {
         &self.columns
     }
 
-    /// Writes rows. `sources` tells for each column of the table the index of its values in `values`.
+    /// Writes rows, the first of which has the number `first_row`. `sources` tells for each column of the table the index of
+    /// its values in `values`; it is the same for all rows.
     ///
     /// # Errors
     /// A value that does not fit, with its column and row; storage errors.
@@ -55,23 +75,38 @@ impl NewTableWriter {
         sources: &[Option<usize>],
         values: &[ArrayRef],
         num_rows: usize,
-        rows: RowNames<'_>,
+        first_row: u64,
     ) -> Result<()> {
-        if num_rows > 0 && self.writer.is_none() {
-            self.make_dictionaries(sources, values, num_rows)?;
-            self.open().await?;
+        if self.writer.is_some() {
+            return self.assign(sources, values, num_rows, first_row).await;
         }
+        if num_rows > 0 {
+            self.first_bytes += values.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+            self.first.push(FirstRows { sources: sources.to_vec(), values: values.to_vec(), num_rows, first_row });
+        }
+        let num_rows: usize = self.first.iter().map(|rows| rows.num_rows).sum();
+        if num_rows >= FIRST_ROWS || self.first_bytes >= FIRST_BYTES_MAX { self.open().await } else { Ok(()) }
+    }
+
+    /// Writes rows of a table whose files are begun.
+    async fn assign(
+        &mut self,
+        sources: &[Option<usize>],
+        values: &[ArrayRef],
+        num_rows: usize,
+        first_row: u64,
+    ) -> Result<()> {
         let mut values = values.to_vec();
         for (renewed, source) in self.renewed.iter().zip(sources) {
             if let (Some(tensor), Some(place)) = (renewed, source.and_then(|source| values.get_mut(source))) {
                 *place = self.tensors(tensor, place)?;
             }
         }
+        let rows = RowNames::From(first_row);
         let batch = assign_all(self.kind, &self.columns, sources, &values, num_rows, rows)?;
         match &mut self.writer {
             Some(writer) => Ok(writer.write(&batch).await?),
-            // There were no rows so far.
-            None => Ok(()),
+            None => Err(Error::internal("a new table without a writer")),
         }
     }
 
@@ -93,14 +128,28 @@ impl NewTableWriter {
         }
     }
 
+    /// Begins the files, with dictionaries that are made of the rows so far, and writes these.
     async fn open(&mut self) -> Result<()> {
+        let first = std::mem::take(&mut self.first);
+        if let Some(FirstRows { sources, values, .. }) = first.first() {
+            let joined = |place: usize| {
+                let parts = first.iter().filter_map(|rows| rows.values.get(place).map(AsRef::as_ref));
+                concat(&parts.collect::<Vec<&dyn Array>>()).map_err(|source| Error::internal(source.to_string()))
+            };
+            let joined = (0..values.len()).map(joined).collect::<Result<Vec<_>>>()?;
+            self.make_dictionaries(sources, &joined)?;
+        }
         self.writer = Some(self.lake.writer(&self.name, &self.columns, false, WriteOptions::default()).await?);
+        for FirstRows { sources, values, num_rows, first_row } in first {
+            self.assign(&sources, &values, num_rows, first_row).await?;
+        }
         Ok(())
     }
 
     /// Gives columns of small compressed tensors dictionaries, which are made of the first rows. A column that is copied has
     /// frames, of which tensors are made for that.
-    fn make_dictionaries(&mut self, sources: &[Option<usize>], values: &[ArrayRef], num_rows: usize) -> Result<()> {
+    fn make_dictionaries(&mut self, sources: &[Option<usize>], values: &[ArrayRef]) -> Result<()> {
+        let num_rows = values.first().map_or(0, |array| array.len());
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         let mut frames = vec![None; self.columns.fields().len()];
         for (index, field) in self.columns.fields().iter().enumerate() {
