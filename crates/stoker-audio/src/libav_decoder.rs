@@ -8,9 +8,13 @@ use crate::{BadSound, LibavSource};
 /// The most samples of each channel that a packet of AAC-LC has. Packets with more have bands that were replicated (SBR).
 const LC_SAMPLES_MAX: usize = 1024;
 
+/// Opens the decoder of a stream.
+type Open = Box<dyn Fn() -> Result<AudioDecoder, DecodeError> + Send>;
+
 /// A decoder of one stream, which gives the samples of each packet at once.
 pub(crate) struct LibavDecoder {
     decoder: AudioDecoder,
+    open: Open,
     samples: AudioBuffer<f32>,
     /// The preroll of a stream whose packets have at most [`LC_SAMPLES_MAX`] samples.
     preroll: Option<u64>,
@@ -34,7 +38,9 @@ impl LibavDecoder {
         num_channels: Option<usize>,
     ) -> Result<Self, BadSound> {
         let libav = source.get(kind)?;
-        let opened = AudioDecoder::new(&libav, codec, extradata, num_channels).map_err(|error| match error {
+        let (library, extradata) = (libav.clone(), extradata.to_vec());
+        let open: Open = Box::new(move || AudioDecoder::new(&library, codec, &extradata, num_channels));
+        let opened = open().map_err(|error| match error {
             DecodeError::NoDecoder { .. } => {
                 BadSound::fatal(format!("the file has {kind}: {error}, from {}", libav.place()))
             }
@@ -42,6 +48,7 @@ impl LibavDecoder {
         });
         Ok(Self {
             decoder: opened?,
+            open,
             samples: AudioBuffer::default(),
             preroll: None,
             has_long_packets: false,
@@ -81,6 +88,12 @@ impl LibavDecoder {
     /// Forgets all packets, so that the next one may be any.
     pub fn reset(&mut self) {
         self.decoder.reset();
+        // libavcodec keeps what it knows of replicated bands when it is reset.
+        if self.has_long_packets
+            && let Ok(decoder) = (self.open)()
+        {
+            self.decoder = decoder;
+        }
         self.is_first = true;
     }
 
