@@ -89,7 +89,7 @@ fn root() -> &'static Path {
 }
 
 fn manifest(path: &Path) -> Result<toml::Table> {
-    Ok(std::fs::read_to_string(path).with_context(|| path.display().to_string())?.parse()?)
+    Ok(read_to_string(path).with_context(|| path.display().to_string())?.parse()?)
 }
 
 /// Returns the folders of the members, from the lowest layer to the highest.
@@ -257,7 +257,7 @@ fn the_client_has_the_features_of_the_workspace() -> Result<()> {
 fn members_without_a_clock_of_their_own_have_the_lint_for_it() -> Result<()> {
     for member in WITHOUT_CLOCK {
         let path = root().join("crates").join(member).join("src/lib.rs");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = read_to_string(&path).with_context(|| path.display().to_string())?;
         let has_lint =
             text.lines().any(|line| line.starts_with("#![") && line.contains("warn(clippy::disallowed_methods)"));
         ensure!(has_lint, "{member} does not turn clippy::disallowed_methods on: see clippy.toml");
