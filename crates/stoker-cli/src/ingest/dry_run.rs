@@ -20,7 +20,12 @@ pub(super) fn print(out: &mut impl Write, table: &TableName, found: &Inspection,
     let mut cells = vec![["column", "type", "nulls"].map(String::from)];
     for field in found.schema.fields() {
         let nulls = if field.is_nullable() { "allowed" } else { "none" };
-        cells.push([field.name().clone(), kind_of(field).label(field), nulls.into()]);
+        // The kind of a number says less than its type.
+        let kind = match kind_of(field).name() {
+            "scalar" => field.data_type().to_string().to_lowercase(),
+            _ => kind_of(field).label(field),
+        };
+        cells.push([field.name().clone(), kind, nulls.into()]);
     }
     print_cells(out, &cells)?;
     writeln!(out, "\n{}", pretty_format_batches(&[brief(&found.rows)?])?)?;
