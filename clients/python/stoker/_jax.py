@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stoker._batch import Batch
@@ -23,9 +22,6 @@ from stoker._ragged import Layouts, layouts
 from stoker._stream import Stream
 
 __all__ = ["JaxBatch", "JaxLoader", "JaxOptions", "stream_options"]
-
-#: The largest array that is copied to JAX, in bytes.
-_COPIED_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +103,7 @@ class JaxLoader(StreamLoader):
         values = _narrowed(name, values)
         sharding = self._options.sharding
         if sharding is None:
-            # A small array is copied in less time than its memory is shared.
-            return jnp.asarray(values) if values.nbytes <= _COPIED_BYTES_MAX else jax.device_put(values)
+            return jax.device_put(values)
         shape = (values.shape[0] * self._num_parts, *values.shape[1:])
         return jax.make_array_from_process_local_data(_of_rows(sharding, values.ndim), values, shape)
 
