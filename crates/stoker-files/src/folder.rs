@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FileBytes, LocalFile};
+use crate::{FileBytes, LocalFile, real_path_inside};
 
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,20 +75,7 @@ impl Folder for LocalFolder {
         if self.file(name).is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let root = self.root.canonicalize()?;
-        let path = root.join(name).canonicalize()?;
-        let is_inside = path.starts_with(&root) || blobs(&root).is_some_and(|blobs| path.starts_with(blobs));
-        if !is_inside {
-            let refused = "the file is a link out of the folder";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
-        }
+        let path = real_path_inside(&self.root, &self.root.join(name))?;
         Ok(Arc::new(LocalFile::open(&path)?))
     }
-}
-
-/// Returns where the cache of Hugging Face's hub keeps the files of a snapshot, which are links:
-/// `snapshots/<revision>/<file>` leads to `blobs/<digest>`.
-fn blobs(root: &Path) -> Option<PathBuf> {
-    let snapshots = root.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"))?;
-    Some(snapshots.parent()?.join("blobs"))
 }

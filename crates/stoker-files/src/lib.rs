@@ -24,6 +24,7 @@ pub mod file_names;
 mod folder;
 mod format;
 mod memory_folder;
+mod path_inside;
 mod sequential;
 
 pub use declared_media::refuse_media;
@@ -32,4 +33,8 @@ pub use file_bytes::{FileBytes, LocalFile};
 pub use folder::{Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
 pub use memory_folder::MemoryFolder;
+pub use path_inside::{path_inside, real_path_inside};
 pub use sequential::Sequential;
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::LargeBinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use stoker_files::path_inside;
 
 use crate::{Folder, FolderFile};
 
@@ -25,15 +26,7 @@ impl MediaPaths {
     /// The reason, with the path: it is absolute, has `..`, or names no file of the folder, or a file that is too large.
     pub fn find(&self, beside: &str, path: &str) -> Result<&FolderFile, String> {
         let shown = || shown(path);
-        let is_absolute = path.starts_with(['/', '\\']) || path.contains("://") || path.get(1..2) == Some(":");
-        if is_absolute {
-            return Err(format!("{} is an absolute path; paths should be relative to the folder", shown()));
-        }
-        if path.split(['/', '\\']).any(|part| part == "..") {
-            return Err(format!("{} has .., and could leave the folder", shown()));
-        }
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-        let below = parts.join("/");
+        let below = path_inside(path).map_err(|reason| format!("{} {reason}", shown()))?;
         let parent = beside.rsplit_once('/').map_or("", |(parent, _)| parent);
         let near = (!parent.is_empty()).then(|| self.0.file(&format!("{parent}/{below}"))).flatten();
         let Some(file) = near.or_else(|| self.0.file(&below)) else {

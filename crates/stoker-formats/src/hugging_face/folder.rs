@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stoker_files::path_inside;
 
 use crate::{Error, FileBytes, Folder, Result};
 
@@ -106,7 +107,7 @@ impl SavedDataset {
 
 /// Whether a name is that of a file or folder in a folder.
 fn is_file_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['/', '\\', '\0']) && name != "." && name != ".."
+    !name.is_empty() && !name.contains(['/', '\\', '\0']) && path_inside(name).is_ok_and(|path| path == name)
 }
 
 fn json<T: DeserializeOwned>(folder: &dyn Folder, name: &str) -> Result<T> {

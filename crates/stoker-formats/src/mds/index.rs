@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Read as _;
 
 use serde::Deserialize;
+use stoker_files::path_inside;
 
 use crate::decompress::{Decompressed, FileCompression};
 use crate::{Error, Folder, Result};
@@ -160,9 +161,9 @@ impl FileJson {
     /// Returns the name of the file in the folder of the dataset.
     fn path(&self, prefix: &str) -> Result<String, String> {
         let name = &self.basename;
-        match name.is_empty() || name.starts_with('/') || name.split('/').any(|part| part == "..") {
-            true => Err(format!("the file {name:?} is not below the folder of the index")),
-            false => Ok(format!("{prefix}{name}")),
+        match path_inside(name) {
+            Ok(path) if !path.is_empty() => Ok(format!("{prefix}{path}")),
+            _ => Err(format!("the file {name:?} is not below the folder of the index")),
         }
     }
 }
