@@ -36,8 +36,9 @@ pub fn real_path_inside(root: &Path, path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns where the cache of Hugging Face's hub keeps the files of a snapshot, which are links:
-/// `snapshots/<revision>/<file>` leads to `blobs/<digest>`.
+/// `snapshots/<revision>/<file>` leads to `blobs/<digest>`. The folder can be one below a snapshot.
 fn blobs(root: &Path) -> Option<PathBuf> {
-    let snapshots = root.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"))?;
+    let is_snapshots = |folder: &&Path| folder.file_name().is_some_and(|name| name == "snapshots");
+    let snapshots = root.ancestors().skip(1).find(is_snapshots)?;
     Some(snapshots.parent()?.join("blobs"))
 }

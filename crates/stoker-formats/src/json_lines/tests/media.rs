@@ -97,12 +97,15 @@ fn links_do_not_lead_out_of_the_folder() {
 fn snapshots_of_the_hub_link_to_blobs() {
     let cache = tempfile::tempdir().unwrap();
     let root = cache.path().join("snapshots/abc");
-    std::fs::create_dir_all(&root).unwrap();
+    std::fs::create_dir_all(root.join("train")).unwrap();
     std::fs::create_dir_all(cache.path().join("blobs")).unwrap();
     std::fs::write(cache.path().join("blobs/1f"), JPEG).unwrap();
     std::os::unix::fs::symlink("../../blobs/1f", root.join("a.jpg")).unwrap();
-    let folder = LocalFolder::new(&root, vec![FolderFile { name: "a.jpg".into(), bytes: JPEG.len() as u64 }]);
-    assert_eq!(folder.open_inside("a.jpg").unwrap().size(), JPEG.len() as u64);
+    std::os::unix::fs::symlink("../../../blobs/1f", root.join("train/a.jpg")).unwrap();
+    for folder in [root.clone(), root.join("train")] {
+        let folder = LocalFolder::new(&folder, vec![FolderFile { name: "a.jpg".into(), bytes: JPEG.len() as u64 }]);
+        assert_eq!(folder.open_inside("a.jpg").unwrap().size(), JPEG.len() as u64);
+    }
 }
 
 #[test]
