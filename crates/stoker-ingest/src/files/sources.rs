@@ -1,5 +1,6 @@
 //! Lists the files of sources.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(super) struct SourceListing {
 
 /// A source, which is a file or a folder.
 struct NamedSource {
+    /// The absolute path. A link to a file keeps its own name, which tells the kind of the file.
     path: PathBuf,
     is_folder: bool,
 }
@@ -66,12 +68,12 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
 
 impl NamedSource {
     fn open(path: &Path) -> Result<Self> {
-        let absolute = path.canonicalize().map_err(|source| Error::list(path, source))?;
-        let status = absolute.metadata().map_err(|source| Error::list(path, source))?;
+        let status = path.metadata().map_err(|source| Error::list(path, source))?;
         if !status.is_dir() && !status.is_file() {
             let reason = "a source should be a file or a folder".to_string();
             return Err(Error::Layout { path: path.to_path_buf(), reason });
         }
+        let absolute = absolute(path, status.is_file()).map_err(|source| Error::list(path, source))?;
         Ok(Self { path: absolute, is_folder: status.is_dir() })
     }
 
@@ -86,6 +88,15 @@ impl NamedSource {
         let files = entries.into_iter().filter(|entry| entry.file_type().is_file());
         Ok(files.map(|entry| entry.into_path()).collect())
     }
+}
+
+/// Returns the absolute path of a source, without links to folders.
+fn absolute(path: &Path, is_file: bool) -> io::Result<PathBuf> {
+    let (Some(folder), Some(name), true) = (path.parent(), path.file_name(), is_file) else {
+        return path.canonicalize();
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    Ok(folder.canonicalize()?.join(name))
 }
 
 /// Returns the deepest folder that contains all sources: the source itself if it is one folder.

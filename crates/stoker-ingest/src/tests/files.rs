@@ -1,5 +1,7 @@
 //! Files of any format: rows, bad rows, resumption and appending.
 
+use std::os::unix::fs::symlink;
+
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -87,6 +89,18 @@ async fn several_sources_are_one_dataset() {
     assert!(error.to_string().contains("is named twice"), "{error}");
     let error = with(&[world.source().join("nothing")][..], &append()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn links_to_files_keep_their_names() {
+    let world = World::new().await;
+    put_ids(&world, "blobs/1f", 0..3);
+    let link = world.source().join("a.rows");
+    symlink("blobs/1f", &link).unwrap();
+    let (sources, options) = ([link], FilesOptions::default());
+    let report = ingest_with(&world.lake, &sources, &world.table, &options, &NoProgress, formats()).await.unwrap();
+    assert_eq!((report.rows, report.files), (3, 1));
+    assert_eq!(found_ids(&world).await, [0, 1, 2]);
 }
 
 #[tokio::test]
