@@ -33,7 +33,7 @@ pub use media_folder::{AnyFilesFormat, AudioFolderFormat, VideoFolderFormat};
 pub use stoker_arrays::{NumpyFormat, SafetensorsFormat};
 pub use stoker_files::{
     BadRow, Error, FileBytes, FileFormat, Folder, FolderFile, FormatOptions, LocalFile, LocalFolder, Result, RowBatch,
-    RowFiles, RowReader, Sequential,
+    RowFiles, RowReader, Sequential, real_path_inside,
 };
 pub use table_columns::SourceColumn;
 pub use webdataset::WebDataset;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stoker_formats::{FileBytes, Folder, FolderFile};
+use stoker_formats::{FileBytes, Folder, FolderFile, real_path_inside};
 
 use crate::Error;
 use crate::source_file::SourceFile;
@@ -18,6 +18,8 @@ use crate::walk::ending;
 #[derive(Debug)]
 pub(super) struct StampedFolder {
     root: PathBuf,
+    /// The files and folders that the user named.
+    sources: Vec<PathBuf>,
     files: Vec<FolderFile>,
     /// What was listed about each file, in the order of `files`.
     listed: Vec<FileListing>,
@@ -30,6 +32,8 @@ pub(super) struct StampedFolder {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileListing {
     pub stamp: Stamp,
+    /// The index of its source.
+    pub source: usize,
     /// The length of the part of the file's name that names the folder of its source.
     pub source_length: usize,
 }
@@ -40,9 +44,9 @@ struct FirstChange(Mutex<Option<(PathBuf, String)>>);
 
 impl StampedFolder {
     /// Makes the folder of files that were listed below `root`, sorted by name.
-    pub fn new(root: PathBuf, files: Vec<(FolderFile, FileListing)>) -> Self {
+    pub fn new(root: PathBuf, sources: Vec<PathBuf>, files: Vec<(FolderFile, FileListing)>) -> Self {
         let (files, listed) = files.into_iter().unzip();
-        Self { root, files, listed, changes: Arc::default(), opened: Mutex::default() }
+        Self { root, sources, files, listed, changes: Arc::default(), opened: Mutex::default() }
     }
 
     /// Returns the index of a file.
@@ -89,6 +93,15 @@ impl StampedFolder {
         left_out
     }
 
+    /// Opens a file at its path, or at the real path if that path is a link.
+    fn open_at(&self, index: usize, at: &Path) -> io::Result<Arc<dyn FileBytes>> {
+        let name = &self.files[index].name;
+        let (path, stamp) = (self.path(name), self.stamp(index));
+        let file = stamp.open(at).map_err(|error| self.changes.note(&path, error))?;
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ending(Path::new(name)));
+        Ok(Arc::new(StampedFile { file, path, stamp, changes: self.changes.clone() }))
+    }
+
     /// Counts all files, by ending.
     pub fn endings(&self) -> BTreeMap<String, u64> {
         let mut endings = BTreeMap::new();
@@ -106,10 +119,19 @@ impl Folder for StampedFolder {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
         let index = self.index(name).ok_or(io::ErrorKind::NotFound)?;
-        let (path, stamp) = (self.path(name), self.stamp(index));
-        let file = stamp.open(&path).map_err(|error| self.changes.note(&path, error))?;
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ending(Path::new(name)));
-        Ok(Arc::new(StampedFile { file, path, stamp, changes: self.changes.clone() }))
+        self.open_at(index, &self.path(name))
+    }
+
+    fn open_inside(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
+        let index = self.index(name).ok_or(io::ErrorKind::NotFound)?;
+        let path = self.path(name);
+        let source = self.sources.get(self.listed[index].source).unwrap_or(&self.root);
+        match real_path_inside(source, &path) {
+            Ok(real) => self.open_at(index, &real),
+            // The file is gone, which is a change.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.open_at(index, &path),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -29,7 +29,7 @@ struct NamedSource {
 }
 
 /// Lists the files that are named, and all files below the folders that are named, at any depth. Hidden files are
-/// ignored, links are followed.
+/// ignored. Links are followed, but rows name no files through links out of their source.
 ///
 /// # Errors
 /// [`Error::List`] for a source that does not exist or cannot be listed; [`Error::Layout`] for one that is neither a file
@@ -39,7 +39,7 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
     let sources: Vec<NamedSource> = sources.iter().map(|source| NamedSource::open(source)).collect::<Result<_>>()?;
     let root = root(&sources);
     let (mut files, mut skipped) = (Vec::new(), Vec::new());
-    for source in &sources {
+    for (index, source) in sources.iter().enumerate() {
         let found = source.paths(on_error, &mut skipped)?;
         let folder = if source.is_folder { Some(source.path.as_path()) } else { source.path.parent() };
         let source_length = folder.map_or(0, |folder| below(&root, folder).map_or(0, |name| name.len()));
@@ -55,7 +55,7 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
                 continue;
             };
             let stamp = Stamp::of(&path.metadata().map_err(|source| Error::list(&path, source))?);
-            files.push((FolderFile { name, bytes: stamp.bytes }, FileListing { stamp, source_length }));
+            files.push((FolderFile { name, bytes: stamp.bytes }, FileListing { stamp, source: index, source_length }));
         }
     }
     files.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
@@ -63,7 +63,8 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
         let path = root.join(&twice[0].0.name);
         return Err(Error::option("SOURCE", format!("{} is named twice", path.display())));
     }
-    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, files)), skipped })
+    let sources = sources.into_iter().map(|source| source.path).collect();
+    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, sources, files)), skipped })
 }
 
 impl NamedSource {

@@ -11,7 +11,7 @@ use super::files_format::formats;
 use super::parquet::touch;
 use super::{StopAfter, World, files_with};
 use crate::files::ingest_with;
-use crate::{Error, FilesOptions, IngestReport, Mode, NoProgress, OnError, Progress, Result, Skipped};
+use crate::{Error, FilesOptions, IngestReport, Mode, NoProgress, OnError, Progress, Result, Skipped, ingest_files};
 
 pub(super) async fn ingest_as(world: &World, options: &FilesOptions, progress: &dyn Progress) -> Result<IngestReport> {
     ingest_with(&world.lake, &[world.source()], &world.table, options, progress, formats()).await
@@ -101,6 +101,51 @@ async fn links_to_files_keep_their_names() {
     let report = ingest_with(&world.lake, &sources, &world.table, &options, &NoProgress, formats()).await.unwrap();
     assert_eq!((report.rows, report.files), (3, 1));
     assert_eq!(found_ids(&world).await, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn rows_name_no_files_outside_their_source() {
+    let world = World::new().await;
+    let jpeg = b"\xff\xd8\xff\xe0 a picture";
+    std::fs::create_dir(world.root.path().join("outside")).unwrap();
+    std::fs::write(world.root.path().join("outside/key.jpg"), jpeg).unwrap();
+    world.put("photos/real.jpg", jpeg);
+    world.put("above.jpg", jpeg);
+    for (target, link) in [
+        ("real.jpg", "photos/in.jpg"),
+        ("../above.jpg", "photos/above.jpg"),
+        ("../../outside/key.jpg", "photos/out.jpg"),
+        ("../outside", "folder"),
+    ] {
+        symlink(target, world.source().join(link)).unwrap();
+    }
+    let names = ["photos/in.jpg", "photos/out.jpg", "photos/above.jpg", "folder/key.jpg"];
+    let rows: String = names.iter().map(|name| format!("{{\"image\": \"{name}\"}}\n")).collect();
+    let listed = world.put("rows.jsonl", rows.as_bytes());
+    let options = FilesOptions { images: vec!["image".into()], ..FilesOptions::default() };
+    let error = ingest_files(&world.lake, &[world.source()], &world.table, &options, &NoProgress).await.unwrap_err();
+    assert!(matches!(&error, Error::Row { path, row: 1, .. } if path.ends_with("rows.jsonl")), "{error}");
+    let refused = |name: &str| format!("column image: \"{name}\": the file is a link out of the folder");
+    assert!(error.to_string().contains(&refused("photos/out.jpg")), "{error}");
+    assert!(!world.exists().await);
+
+    let options = FilesOptions { on_error: OnError::Skip, mode: Mode::Overwrite, ..options };
+    let outside = "column image: the folder has no file \"folder/key.jpg\"".to_string();
+    let cases = [
+        (vec![world.source()], 2, vec![(1u64, refused("photos/out.jpg")), (3, refused("folder/key.jpg"))]),
+        // Each source is a folder of its own.
+        (
+            vec![listed, world.source().join("photos")],
+            1,
+            vec![(1u64, refused("photos/out.jpg")), (2, refused("photos/above.jpg")), (3, outside)],
+        ),
+    ];
+    for (sources, num_rows, skipped) in cases {
+        let report = ingest_files(&world.lake, &sources, &world.table, &options, &NoProgress).await.unwrap();
+        assert_eq!(report.rows, num_rows);
+        let found: Vec<_> = report.skipped.into_iter().map(|skipped| (skipped.row.unwrap(), skipped.reason)).collect();
+        assert_eq!(found, skipped);
+    }
 }
 
 #[tokio::test]
