@@ -25,7 +25,8 @@ pub struct Inspection {
     pub rows: RecordBatch,
     /// Files that cannot be read, and rows among the first ones that do not fit. The ingest skips them or fails.
     pub skipped: Vec<Skipped>,
-    /// The number of files that would be left out because of their endings, by ending.
+    /// The number of files that would be left out because of their endings, by ending, and of lakes, as in
+    /// [`IngestReport::left_out`](crate::IngestReport::left_out).
     pub left_out: BTreeMap<String, u64>,
     /// An estimate of the bytes that would be written, before compression: all rows are taken to be as large as the first
     /// ones.

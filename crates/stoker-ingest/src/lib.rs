@@ -63,6 +63,7 @@ pub use parquet_files::{ingest_parquet, inspect_parquet};
 pub use parquet_rows::ParquetRows;
 pub use progress::{NoProgress, Progress};
 pub use report::{IngestReport, Skipped};
+pub use walk::LAKES_LEFT_OUT;
 
 #[cfg(test)]
 mod tests;

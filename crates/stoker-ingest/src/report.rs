@@ -20,7 +20,7 @@ pub struct IngestReport {
     /// The skipped files and parts of files, in the order of the sources.
     pub skipped: Vec<Skipped>,
     /// The number of files in the folders that were ignored because of their endings, by ending: `.txt`, or `without
-    /// ending`.
+    /// ending`; and the number of ignored lakes, under [`LAKES_LEFT_OUT`](crate::LAKES_LEFT_OUT).
     pub left_out: BTreeMap<String, u64>,
     /// The number of source files that were not written because the table already has them.
     pub known_files: u64,

@@ -8,6 +8,12 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{Error, OnError, Result, Skipped};
 
+/// What the counts of left-out files call folders that are Stoker lakes, each of which counts once.
+pub const LAKES_LEFT_OUT: &str = "Stoker lakes";
+
+/// The folder by which a lake is known: it has all that Stoker keeps beside the tables.
+const LAKE_FOLDER: &str = "_stoker";
+
 /// The rules by which files are selected.
 pub(crate) struct Rules<'a> {
     /// The wanted endings of file names, without the dot; upper and lower case are equal. Empty means all files.
@@ -25,19 +31,23 @@ pub(crate) struct Walk {
     pub entries: Vec<DirEntry>,
     /// Links to nothing, if these are skipped.
     pub skipped: Vec<Skipped>,
-    /// The number of files with each other ending.
+    /// The number of files with each other ending, and of lakes under [`LAKES_LEFT_OUT`].
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// Lists everything below a folder.
+/// Lists everything below a folder, except lakes, which have tables and no sources.
 ///
 /// # Errors
 /// [`Error::List`] for a folder that cannot be read; [`Error::Unreadable`] for a link to nothing, unless such links are
 /// skipped.
 pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
+    let mut num_lakes = 0u64;
     let visible = |entry: &DirEntry| {
         let first = entry.file_name().as_encoded_bytes().first();
-        entry.depth() == 0 || !first.is_some_and(|letter| rules.hidden.contains(letter))
+        let is_hidden = first.is_some_and(|letter| rules.hidden.contains(letter));
+        let is_lake = !is_hidden && entry.depth() > 0 && is_lake(entry);
+        num_lakes += u64::from(is_lake);
+        entry.depth() == 0 || !is_hidden && !is_lake
     };
     let mut found = Walk::default();
     for entry in WalkDir::new(root).min_depth(1).follow_links(true).into_iter().filter_entry(visible) {
@@ -51,8 +61,16 @@ pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
             Err(error) => found.add_failed(root, rules, error)?,
         }
     }
+    if num_lakes > 0 {
+        found.left_out.insert(LAKES_LEFT_OUT.into(), num_lakes);
+    }
     found.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// Whether an entry is the folder of a Stoker lake.
+fn is_lake(entry: &DirEntry) -> bool {
+    entry.file_type().is_dir() && entry.path().join(LAKE_FOLDER).is_dir()
 }
 
 impl Walk {

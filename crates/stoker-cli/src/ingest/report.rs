@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
-use stoker_ingest::IngestReport;
+use stoker_ingest::{IngestReport, LAKES_LEFT_OUT};
 use stoker_types::TableName;
 
 use crate::output::output;
@@ -49,12 +49,21 @@ pub(super) fn print(table: &TableName, report: &IngestReport, elapsed: Duration)
     Ok(())
 }
 
-/// Says how many files were left out because of their extensions, the most frequent extension first.
+/// Says how many files were left out because of their extensions, the most frequent extension first, and how many lakes.
 pub(super) fn left_out(endings: &BTreeMap<String, u64>) -> String {
-    let mut counts: Vec<(&String, &u64)> = endings.iter().collect();
+    let (lakes, files): (Vec<_>, Vec<_>) = endings.iter().partition(|(ending, _)| *ending == LAKES_LEFT_OUT);
+    let files = (!files.is_empty()).then(|| files_left_out(files));
+    let lakes = lakes.first().map(|(_, count)| match **count {
+        1 => "1 folder that is a Stoker lake was left out".to_string(),
+        count => format!("{count} folders that are Stoker lakes were left out"),
+    });
+    files.into_iter().chain(lakes).collect::<Vec<_>>().join("; ")
+}
+
+fn files_left_out(mut counts: Vec<(&String, &u64)>) -> String {
     counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let listed: Vec<String> = counts.iter().map(|(ending, count)| format!("{ending} {count}")).collect();
-    let files = match endings.values().sum::<u64>() {
+    let files = match counts.iter().map(|(_, count)| **count).sum::<u64>() {
         1 => "1 file with another ending was".to_string(),
         count => format!("{count} files with other endings were"),
     };

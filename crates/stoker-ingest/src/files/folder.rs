@@ -23,6 +23,8 @@ pub(super) struct StampedFolder {
     files: Vec<FolderFile>,
     /// What was listed about each file, in the order of `files`.
     listed: Vec<FileListing>,
+    /// The number of lakes, and of what is neither a file nor a folder, as a walk counts them.
+    unlisted: BTreeMap<String, u64>,
     changes: Arc<FirstChange>,
     /// The endings of the files that were opened.
     opened: Mutex<BTreeSet<String>>,
@@ -43,10 +45,15 @@ pub(super) struct FileListing {
 struct FirstChange(Mutex<Option<(PathBuf, String)>>);
 
 impl StampedFolder {
-    /// Makes the folder of files that were listed below `root`, sorted by name.
-    pub fn new(root: PathBuf, sources: Vec<PathBuf>, files: Vec<(FolderFile, FileListing)>) -> Self {
+    /// Makes the folder of files that were listed below `root`, sorted by name. `unlisted` counts what was not.
+    pub fn new(
+        root: PathBuf,
+        sources: Vec<PathBuf>,
+        files: Vec<(FolderFile, FileListing)>,
+        unlisted: BTreeMap<String, u64>,
+    ) -> Self {
         let (files, listed) = files.into_iter().unzip();
-        Self { root, sources, files, listed, changes: Arc::default(), opened: Mutex::default() }
+        Self { root, sources, files, listed, unlisted, changes: Arc::default(), opened: Mutex::default() }
     }
 
     /// Returns the index of a file.
@@ -80,10 +87,10 @@ impl StampedFolder {
     }
 
     /// Counts the files that have no rows, by ending. Files whose ending one of the opened files has do not count: they
-    /// are media to which rows refer, or belong to the format.
+    /// are media to which rows refer, or belong to the format. Lakes are counted, too.
     pub fn left_out(&self, has_rows: impl Fn(usize) -> bool) -> BTreeMap<String, u64> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left_out = BTreeMap::new();
+        let mut left_out = self.unlisted.clone();
         for (_, file) in self.files.iter().enumerate().filter(|(index, _)| !has_rows(*index)) {
             let ending = ending(Path::new(&file.name));
             if !opened.contains(&ending) {
@@ -102,9 +109,9 @@ impl StampedFolder {
         Ok(Arc::new(StampedFile { file, path, stamp, changes: self.changes.clone() }))
     }
 
-    /// Counts all files, by ending.
+    /// Counts all files, by ending, and lakes.
     pub fn endings(&self) -> BTreeMap<String, u64> {
-        let mut endings = BTreeMap::new();
+        let mut endings = self.unlisted.clone();
         for file in &self.files {
             *endings.entry(ending(Path::new(&file.name))).or_default() += 1;
         }

@@ -1,5 +1,6 @@
 //! Lists the files of sources.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,8 +29,8 @@ struct NamedSource {
     is_folder: bool,
 }
 
-/// Lists the files that are named, and all files below the folders that are named, at any depth. Hidden files are
-/// ignored. Links are followed, but rows name no files through links out of their source.
+/// Lists the files that are named, and all files below the folders that are named, at any depth. Hidden files and
+/// lakes are ignored. Links are followed, but rows name no files through links out of their source.
 ///
 /// # Errors
 /// [`Error::List`] for a source that does not exist or cannot be listed; [`Error::Layout`] for one that is neither a file
@@ -38,9 +39,9 @@ struct NamedSource {
 pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListing> {
     let sources: Vec<NamedSource> = sources.iter().map(|source| NamedSource::open(source)).collect::<Result<_>>()?;
     let root = root(&sources);
-    let (mut files, mut skipped) = (Vec::new(), Vec::new());
+    let (mut files, mut skipped, mut unlisted) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (index, source) in sources.iter().enumerate() {
-        let found = source.paths(on_error, &mut skipped)?;
+        let found = source.paths(on_error, &mut skipped, &mut unlisted)?;
         let folder = if source.is_folder { Some(source.path.as_path()) } else { source.path.parent() };
         let source_length = folder.map_or(0, |folder| below(&root, folder).map_or(0, |name| name.len()));
         // A name that is not the root's goes on with a slash.
@@ -64,7 +65,7 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
         return Err(Error::option("SOURCE", format!("{} is named twice", path.display())));
     }
     let sources = sources.into_iter().map(|source| source.path).collect();
-    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, sources, files)), skipped })
+    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, sources, files, unlisted)), skipped })
 }
 
 impl NamedSource {
@@ -78,14 +79,22 @@ impl NamedSource {
         Ok(Self { path: absolute, is_folder: status.is_dir() })
     }
 
-    /// Returns the paths of the files.
-    fn paths(&self, on_error: OnError, skipped: &mut Vec<Skipped>) -> Result<Vec<PathBuf>> {
+    /// Returns the paths of the files, and adds up what is no file, or belongs to a lake.
+    fn paths(
+        &self,
+        on_error: OnError,
+        skipped: &mut Vec<Skipped>,
+        unlisted: &mut BTreeMap<String, u64>,
+    ) -> Result<Vec<PathBuf>> {
         if !self.is_folder {
             return Ok(vec![self.path.clone()]);
         }
         let rules = Rules { extensions: &[], hidden: HIDDEN, on_error };
-        let Walk { entries, skipped: links, left_out: _ } = walk(&self.path, &rules)?;
+        let Walk { entries, skipped: links, left_out } = walk(&self.path, &rules)?;
         skipped.extend(links);
+        for (what, count) in left_out {
+            *unlisted.entry(what).or_default() += count;
+        }
         let files = entries.into_iter().filter(|entry| entry.file_type().is_file());
         Ok(files.map(|entry| entry.into_path()).collect())
     }

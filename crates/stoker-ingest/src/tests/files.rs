@@ -11,7 +11,10 @@ use super::files_format::formats;
 use super::parquet::touch;
 use super::{StopAfter, World, files_with};
 use crate::files::ingest_with;
-use crate::{Error, FilesOptions, IngestReport, Mode, NoProgress, OnError, Progress, Result, Skipped, ingest_files};
+use crate::{
+    Error, FilesOptions, IngestReport, LAKES_LEFT_OUT, Mode, NoProgress, OnError, Progress, Result, Skipped,
+    ingest_files,
+};
 
 pub(super) async fn ingest_as(world: &World, options: &FilesOptions, progress: &dyn Progress) -> Result<IngestReport> {
     ingest_with(&world.lake, &[world.source()], &world.table, options, progress, formats()).await
@@ -146,6 +149,23 @@ async fn rows_name_no_files_outside_their_source() {
         let found: Vec<_> = report.skipped.into_iter().map(|skipped| (skipped.row.unwrap(), skipped.reason)).collect();
         assert_eq!(found, skipped);
     }
+}
+
+#[tokio::test]
+async fn lakes_in_a_source_are_ignored() {
+    let world = World::new().await;
+    let ingest_all = async |options: &FilesOptions| {
+        let sources = [world.root.path().to_path_buf()];
+        ingest_with(&world.lake, &sources, &world.table, options, &NoProgress, formats()).await
+    };
+    put_ids(&world, "a.rows", 0..3);
+    assert_eq!(ingest_all(&FilesOptions::default()).await.unwrap().rows, 3);
+    put_ids(&world, "b.rows", 3..5);
+    std::fs::copy(world.source().join("b.rows"), world.root.path().join("lake/c.rows")).unwrap();
+    let report = ingest_all(&append()).await.unwrap();
+    assert_eq!((report.rows, report.known_files), (2, 1));
+    assert_eq!(report.left_out.into_iter().collect::<Vec<_>>(), [(LAKES_LEFT_OUT.to_string(), 1)]);
+    assert_eq!(found_ids(&world).await, [0, 1, 2, 3, 4]);
 }
 
 #[tokio::test]
