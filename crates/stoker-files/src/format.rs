@@ -30,6 +30,11 @@ pub trait FileFormat: fmt::Debug + Send + Sync {
     /// contents of files may be looked at: a name can lie.
     fn recognise(&self, folder: &dyn Folder) -> Option<Vec<String>>;
 
+    /// Whether the format is used only if it is named, because it recognises what others do.
+    fn is_named_only(&self) -> bool {
+        false
+    }
+
     /// Finds the columns of files that have rows.
     ///
     /// # Errors

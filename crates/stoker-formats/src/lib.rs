@@ -38,8 +38,9 @@ pub use stoker_files::{
 pub use table_columns::SourceColumn;
 pub use webdataset::WebDataset;
 
-/// The formats, in the order in which they are tried: those with an index or a marker first.
-pub static FORMATS: [&dyn FileFormat; 10] = [
+/// The formats, in the order in which they are tried: those with an index or a marker first. The last one is used by its
+/// name only.
+pub static FORMATS: [&dyn FileFormat; 11] = [
     &Mds,
     &HuggingFace,
     &WebDataset,
@@ -50,19 +51,17 @@ pub static FORMATS: [&dyn FileFormat; 10] = [
     &DelimitedText,
     &AudioFolderFormat,
     &VideoFolderFormat,
+    &AnyFilesFormat,
 ];
-
-/// The formats that recognise what others do, and are used by their names only.
-pub static FORMATS_BY_NAME: [&dyn FileFormat; 1] = [&AnyFilesFormat];
 
 /// Returns the format with a name.
 pub fn format_named(name: &str) -> Option<&'static dyn FileFormat> {
-    FORMATS.into_iter().chain(FORMATS_BY_NAME).find(|format| format.name() == name)
+    FORMATS.into_iter().find(|format| format.name() == name)
 }
 
-/// Returns the first format that recognises a folder.
+/// Returns the first format that recognises a folder, apart from those that are used by their names only.
 pub fn format_of(folder: &dyn Folder) -> Option<&'static dyn FileFormat> {
-    FORMATS.into_iter().find(|format| format.recognise(folder).is_some())
+    FORMATS.into_iter().find(|format| !format.is_named_only() && format.recognise(folder).is_some())
 }
 
 #[cfg(test)]

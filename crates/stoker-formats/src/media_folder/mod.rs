@@ -14,7 +14,8 @@
 //! first one. A group has at most 512 files and 64 MiB, unless one file alone is larger. A [`BadRow`](crate::BadRow) is
 //! counted from the start of its group, and its reason begins with the path.
 //!
-//! The first bytes of sounds and videos are checked, and the index of the frames of videos. `files` takes any bytes.
+//! The first bytes of sounds and videos are checked, and the index of the frames of videos. `files` takes any bytes, and is
+//! used by its name only.
 
 mod classes;
 mod group;
@@ -63,6 +64,10 @@ impl FolderMedia {
             FolderMedia::Video => &["mp4", "mov", "mkv", "webm"],
             FolderMedia::Any => &[],
         }
+    }
+
+    fn is_named_only(self) -> bool {
+        self == FolderMedia::Any
     }
 
     fn recognise(self, folder: &dyn Folder) -> Option<Vec<String>> {
@@ -176,6 +181,10 @@ macro_rules! folder_format {
 
             fn recognise(&self, folder: &dyn Folder) -> Option<Vec<String>> {
                 $media.recognise(folder)
+            }
+
+            fn is_named_only(&self) -> bool {
+                $media.is_named_only()
             }
 
             fn plan(

@@ -40,9 +40,9 @@ use units::FilesSource;
 /// Writes files of one format into a table. A source is a file, or a folder, which stands for all files in it at any
 /// depth, except hidden ones.
 ///
-/// The format is that of the options, or else the first of [`stoker_formats::FORMATS`] that recognises the files. It
-/// decides which files have rows, in which order they come, and which columns there are: what it reads of the first rows,
-/// or of an index, holds for all files. Then:
+/// The format is that of the options, or else the first of [`stoker_formats::FORMATS`] that recognises the files and need
+/// not be named. It decides which files have rows, in which order they come, and which columns there are: what it reads of
+/// the first rows, or of an index, holds for all files. Then:
 ///
 /// - dictionaries, run-end encodings and views become the plain types that they represent, binary becomes LargeBinary,
 ///   and tensors become non-null

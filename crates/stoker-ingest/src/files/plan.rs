@@ -42,7 +42,7 @@ impl FilePlan {
     pub fn new(sources: &[PathBuf], options: &FilesOptions, formats: Formats) -> Result<Self> {
         let SourceListing { folder, skipped } = list(sources, options.on_error)?;
         let (format, names) = match &options.format {
-            None => recognise(&folder, formats),
+            None => recognise(&folder, &unnamed(formats)),
             Some(name) => {
                 let format = named(formats, name)?;
                 recognise(&folder, &[format])
@@ -114,6 +114,11 @@ pub(super) fn recognise(
         let names = found.inspect_err(|error| tracing::error!(format = format.name(), %error, "cannot look at files"));
         names.ok().flatten().filter(|names| !names.is_empty()).map(|names| (*format, names))
     })
+}
+
+/// Returns the formats that are looked for when none is named.
+pub(super) fn unnamed(formats: Formats) -> Vec<&'static dyn FileFormat> {
+    formats.iter().copied().filter(|format| !format.is_named_only()).collect()
 }
 
 /// Returns the format with a name.

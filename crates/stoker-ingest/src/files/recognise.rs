@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use stoker_formats::{FORMATS, FileFormat, Folder, FolderFile};
 
 use super::folder::StampedFolder;
-use super::plan::{Formats, named, recognise, seen};
+use super::plan::{Formats, named, recognise, seen, unnamed};
 use super::sources::list;
 use crate::imagefolder::IMAGE_ENDINGS;
 use crate::job::blocking;
@@ -17,7 +17,7 @@ use crate::{Error, OnError, Result};
 /// Formats that have a file of their own which names the others. They come before Parquet files and class folders.
 const WITH_INDEX: [&str; 2] = ["mds", "huggingface"];
 /// Formats of folders in which each file is a row. They come last.
-const OF_FOLDERS: [&str; 3] = ["audiofolder", "videofolder", "files"];
+const OF_FOLDERS: [&str; 2] = ["audiofolder", "videofolder"];
 /// Endings of files that have the labels of images. Folders with such files are no class folders.
 const TABLE_ENDINGS: [&str; 4] = ["csv", "tsv", "jsonl", "ndjson"];
 
@@ -68,7 +68,8 @@ impl fmt::Display for SourceKind {
 ///
 /// The first that fits is the kind: formats with an index; Parquet, if there is a Parquet file; an image folder, if there
 /// is one folder with images in at least two folders, which are at least half of all files, and no table (CSV, JSON Lines)
-/// of labels; other formats; an image folder with one class; formats that make a row of each file.
+/// of labels; other formats; an image folder with one class; folders of sounds or videos. The format that makes a row of
+/// each file of any kind must be named.
 ///
 /// # Errors
 /// [`Error::Empty`], which says what was seen, if no kind fits; [`Error::InvalidOption`] for an unknown name; errors of
@@ -116,7 +117,7 @@ type Found<'a> = Option<(SourceKind, Vec<&'a FolderFile>)>;
 
 fn find(folder: &StampedFolder, one_folder: bool, formats: Formats) -> Found<'_> {
     let only = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<&'static dyn FileFormat> {
-        formats.iter().copied().filter(|format| is_wanted(format.name())).collect()
+        unnamed(formats).into_iter().filter(|format| is_wanted(format.name())).collect()
     };
     let images = |num_folders_min: usize| {
         let images = of_endings(folder, &IMAGE_ENDINGS).filter(|_| one_folder)?;

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
 
 use super::files_format::formats;
 use super::{World, parquet};
 use crate::files::recognise_with;
 use crate::{
-    Error, ImageFolderOptions, Images, OnError, ParquetOptions, SourceKind, inspect_imagefolder, inspect_parquet,
+    Error, FilesOptions, ImageFolderOptions, Images, NoProgress, OnError, ParquetOptions, SourceKind, ingest_files,
+    inspect_imagefolder, inspect_parquet, recognise_sources,
 };
 
 /// Returns what a folder with empty files of these names is taken for.
@@ -64,6 +67,27 @@ async fn what_was_seen_is_said_when_nothing_is_recognised() {
     assert!(error.contains("there is no kind zip; kinds: imagefolder, parquet, lines"), "{error}");
     let nothing = recognise_with(&[PathBuf::from("/nonexistent")], None, formats()).await;
     assert!(matches!(nothing, Err(Error::List { .. })));
+}
+
+#[tokio::test]
+async fn a_row_of_any_file_is_made_by_name_only() {
+    let world = World::new().await;
+    world.put("a.xyz", b"abc");
+    world.put("b/c", b"");
+    world.put(".hidden", b"x");
+    let sources = [world.source()];
+    assert!(matches!(recognise_sources(&sources, None).await, Err(Error::Empty { .. })));
+    let found = recognise_sources(&sources, Some("files")).await.unwrap();
+    assert_eq!((found.kind, found.files, found.bytes), (SourceKind::Format("files"), 2, 3));
+    assert!(SourceKind::names().contains(&"files"));
+    let options = FilesOptions::default();
+    let error = ingest_files(&world.lake, &sources, &world.table, &options, &NoProgress).await.unwrap_err();
+    assert!(matches!(&error, Error::Empty { .. }) && error.to_string().contains(", files"), "{error}");
+    let options = FilesOptions { format: Some("files".into()), ..options };
+    let report = ingest_files(&world.lake, &sources, &world.table, &options, &NoProgress).await.unwrap();
+    assert_eq!((report.rows, report.left_out.len()), (2, 0));
+    let rows = world.rows().await;
+    assert_eq!(rows["size"].as_primitive::<Int64Type>().values(), &[3, 0]);
 }
 
 #[tokio::test]
