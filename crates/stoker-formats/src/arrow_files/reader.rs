@@ -23,6 +23,9 @@ const ROW_BYTES_MAX: u64 = 1 << 30;
 /// The most rows of a batch.
 const NUM_ROWS_MAX: usize = 1 << 20;
 
+/// What a bad row counts in a batch.
+const BAD_ROW_BYTES: u64 = 1;
+
 /// Returns the schema of a file.
 ///
 /// # Errors
@@ -111,48 +114,57 @@ impl ArrowReader {
         }
     }
 
-    /// Takes the first rows of a batch, about `bytes_max` bytes of them, and keeps the others.
+    /// Takes the first rows of a batch, about `bytes_max` bytes of them when they are plain, and keeps the others. Only rows
+    /// that are taken become plain: a dictionary can have a large value that all rows of a batch name.
     fn slice(&mut self, batch: &RecordBatch, bytes_max: usize) -> Result<BatchSlice> {
+        let sizes = plain_sizes(batch, bytes_max as u64);
+        let fits: Vec<bool> = sizes.iter().map(|size| *size <= ROW_BYTES_MAX).collect();
+        let rows = self.only(batch.slice(0, sizes.len()), &fits)?;
         let structs: Vec<Option<MediaStructs>> =
-            self.table.media.iter().map(|column| MediaStructs::of(batch.column_by_name(column)?)).collect();
+            self.table.media.iter().map(|column| MediaStructs::of(rows.column_by_name(column)?)).collect();
         let mut files: Vec<Vec<Option<FolderFile>>> = structs.iter().map(|_| Vec::new()).collect();
         let (mut bad, mut numbers, mut kept, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0u64);
         let mut taken = 0;
-        while taken < batch.num_rows().min(NUM_ROWS_MAX) && bytes < bytes_max as u64 {
+        for own in sizes {
+            if bytes >= bytes_max as u64 {
+                break;
+            }
             let number = self.row;
-            self.row = self.row.saturating_add(1);
-            let own = row_bytes(batch, taken);
-            let named = self.files_of(&structs, taken).and_then(|named| match own <= ROW_BYTES_MAX {
-                true => Ok(named),
+            (self.row, taken) = (number.saturating_add(1), taken + 1);
+            let is_small = own <= ROW_BYTES_MAX;
+            let named = match is_small {
+                true => self.files_of(&structs, kept.len()),
                 false => Err(format!("the row has {own} bytes; the limit is {ROW_BYTES_MAX}")),
-            });
-            let is_good = match named {
+            };
+            if is_small {
+                kept.push(named.is_ok());
+            }
+            match named {
                 Ok(named) => {
                     let outside = named.iter().flatten().map(|file| file.bytes);
                     bytes = outside.fold(bytes.saturating_add(own), u64::saturating_add);
                     files.iter_mut().zip(named).for_each(|(files, named)| files.push(named));
                     numbers.push(number);
-                    true
                 }
                 Err(reason) => {
-                    bytes = bytes.saturating_add(1);
+                    bytes = bytes.saturating_add(BAD_ROW_BYTES);
                     bad.push(BadRow { row: number, reason });
-                    false
                 }
-            };
-            kept.push(is_good);
-            taken += 1;
+            }
         }
         let rest = batch.num_rows() - taken;
         self.pending = (rest > 0).then(|| batch.slice(taken, rest));
-        let rows = batch.slice(0, taken);
-        let rows = match kept.contains(&false) {
-            true => {
-                filter_record_batch(&rows, &kept.into()).map_err(|error| Error::malformed(&self.file.name, error))?
-            }
-            false => rows,
-        };
+        let rows = self.only(rows.slice(0, kept.len()), &kept)?;
         Ok(BatchSlice { rows, numbers, files, bad })
+    }
+
+    /// Returns the rows that are kept.
+    fn only(&self, rows: RecordBatch, kept: &[bool]) -> Result<RecordBatch> {
+        match kept.contains(&false) {
+            true => filter_record_batch(&rows, &kept.to_vec().into())
+                .map_err(|error| Error::malformed(&self.file.name, error)),
+            false => Ok(rows),
+        }
     }
 
     /// Finds the files that a row names instead of having their bytes.
@@ -241,11 +253,16 @@ struct MediaStructs {
 }
 
 impl MediaStructs {
+    /// Makes plain structs of the rows of a column, all of which are in memory then.
     fn of(array: &ArrayRef) -> Option<Self> {
+        let array = match array.data_type() {
+            DataType::Dictionary(_, values) if matches!(**values, DataType::Struct(_)) => cast(array, values).ok()?,
+            _ => array.clone(),
+        };
         let structs = array.as_struct_opt()?;
         let bytes = cast(structs.column_by_name("bytes")?, &DataType::LargeBinary).ok()?;
         let path = cast(structs.column_by_name("path")?, &DataType::LargeUtf8).ok()?;
-        Some(Self { structs: array.clone(), bytes, path })
+        Some(Self { structs: array, bytes, path })
     }
 
     fn bytes(&self, row: usize) -> Option<&[u8]> {
@@ -258,6 +275,18 @@ impl MediaStructs {
         let path = self.path.as_string_opt::<i64>()?;
         (self.structs.is_valid(row) && self.bytes(row).is_none() && path.is_valid(row)).then(|| path.value(row))
     }
+}
+
+/// Returns the sizes of the first rows when they are plain: about `bytes_max` bytes of rows that fit memory, and at least one
+/// row.
+fn plain_sizes(batch: &RecordBatch, bytes_max: u64) -> Vec<u64> {
+    let (mut sizes, mut bytes) = (Vec::new(), 0u64);
+    while sizes.len() < batch.num_rows().min(NUM_ROWS_MAX) && bytes < bytes_max {
+        let own = row_bytes(batch, sizes.len());
+        bytes = bytes.saturating_add(if own <= ROW_BYTES_MAX { own } else { BAD_ROW_BYTES });
+        sizes.push(own);
+    }
+    sizes
 }
 
 /// Returns the column with a dictionary.

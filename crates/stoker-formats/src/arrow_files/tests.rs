@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions, StreamWriter};
+use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int8Type, Int32Type};
 use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, FixedSizeListArray,
-    Float64Array, Int64Array, LargeBinaryArray, ListArray, NullArray, RecordBatch, StringArray, StringViewArray,
-    StructArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
+    FixedSizeListArray, Float64Array, Int8Array, Int64Array, LargeBinaryArray, ListArray, NullArray, RecordBatch,
+    StringArray, StringViewArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
@@ -121,6 +122,43 @@ fn dictionaries_expand_in_parts() {
     let first = files.read(0).unwrap().next(1_000_000).unwrap().unwrap();
     assert_eq!(first.batch.num_rows(), 10);
     assert_eq!(read_files(files.as_ref(), 1 << 24).unwrap().rows.num_rows(), 1000);
+}
+
+#[test]
+fn dictionaries_of_media_expand_in_parts() {
+    const NUM_ROWS: usize = 10_000_000;
+    let mut image = b"\xff\xd8\xff".to_vec();
+    image.resize(1 << 20, 0);
+    let options = FormatOptions { images: vec!["image".into()], ..FormatOptions::default() };
+    let field = |name: &str, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
+    let structs = |bytes: ArrayRef, path: ArrayRef| -> ArrayRef {
+        Arc::new(StructArray::from(vec![(field("bytes", &bytes), bytes), (field("path", &path), path)]))
+    };
+    let dictionary =
+        |keys: Int8Array, values: ArrayRef| -> ArrayRef { Arc::new(DictionaryArray::<Int8Type>::new(keys, values)) };
+    // 10 TiB when they are plain.
+    let bytes = dictionary(Int8Array::from(vec![0; NUM_ROWS]), Arc::new(BinaryArray::from_vec(vec![image.as_slice()])));
+    let path = dictionary(Int8Array::new_null(NUM_ROWS), Arc::new(StringArray::from(vec!["x.jpg"])));
+    let batch = RecordBatch::try_from_iter([("image", structs(bytes, path))]).unwrap();
+    let folder = MemoryFolder::new([("a.arrow", written(&[batch], None, false))]);
+    let mut reader = plan(&ArrowIpc, &folder, &options).unwrap().read(0).unwrap();
+    for _ in 0..3 {
+        let read = reader.next(8 << 20).unwrap().unwrap();
+        assert_eq!((read.batch.num_rows(), read.bad.len()), (8, 0));
+        assert!(read.batch.get_array_memory_size() < 64 << 20, "{} bytes", read.batch.get_array_memory_size());
+        assert_eq!(read.batch.column(0).as_binary::<i64>().value(7), image);
+    }
+
+    let values = structs(
+        Arc::new(BinaryArray::from_opt_vec(vec![Some(b"\xff\xd8\xff".as_slice()), None])),
+        Arc::new(StringArray::from(vec![None, Some("x.jpg")])),
+    );
+    let batch = RecordBatch::try_from_iter([("image", dictionary(Int8Array::from(vec![0, 1, 0]), values))]).unwrap();
+    let files = [("a.arrow", written(&[batch], None, false)), ("x.jpg", b"\xff\xd8\xff\xe0".to_vec())];
+    let read = read(&ArrowIpc, &MemoryFolder::new(files), &options).unwrap();
+    assert_eq!(read.reasons(), Vec::<String>::new());
+    let found: Vec<Option<&[u8]>> = read.rows.column(0).as_binary::<i64>().iter().collect();
+    assert_eq!(found, [Some(b"\xff\xd8\xff".as_slice()), Some(b"\xff\xd8\xff\xe0"), Some(b"\xff\xd8\xff")]);
 }
 
 #[test]
