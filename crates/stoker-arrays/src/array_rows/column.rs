@@ -7,7 +7,7 @@ use super::{ArrayElement, ElementLayout, ElementOrder};
 use crate::column_names::check_column_name;
 use crate::{Error, Result};
 
-/// The most bytes of a row of an array, so that a row fits into memory.
+/// The most bytes of a row of an array, and of all arrays that lie side by side, so that a row fits into memory.
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// The most dimensions of a row. NumPy's arrays have at most 64.

@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use stoker_columns::tensor::shape_label;
 use stoker_types::to_usize;
 
-use super::{ArrayBlock, ArrayColumn};
+use super::{ArrayBlock, ArrayColumn, ROW_BYTES_MAX};
 use crate::{Error, Result};
 use stoker_files::{BadRow, RowBatch, RowReader};
 
@@ -34,14 +34,22 @@ impl ArrayReader {
     /// Begins with the first row of blocks.
     ///
     /// # Errors
-    /// [`Error::Malformed`] without columns, and for arrays that differ in the number of rows; [`Error::Column`] for two
-    /// columns with one name.
+    /// [`Error::Malformed`] without columns, for arrays that differ in the number of rows, and for rows that are too large
+    /// with all arrays; [`Error::Column`] for two columns with one name.
     pub fn try_new(file: &str, blocks: Vec<ArrayBlock>) -> Result<Self> {
         let fields: Vec<Field> = blocks.iter().flat_map(|block| &block.columns).map(ArrayColumn::field).collect();
         if fields.is_empty() {
             return Err(Error::malformed(file, "it has no arrays"));
         }
         check_num_rows(file, &blocks)?;
+        let row_bytes = row_bytes(&blocks);
+        if row_bytes > ROW_BYTES_MAX {
+            let reason = format!(
+                "a row of all {} arrays has {row_bytes} bytes; the most are {ROW_BYTES_MAX}: save fewer arrays in one file",
+                blocks.len()
+            );
+            return Err(Error::malformed(file, reason));
+        }
         let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
         names.sort_unstable();
         if let Some([name, _]) = names.windows(2).find(|pair| pair.first() == pair.last()) {
@@ -106,6 +114,11 @@ impl ArrayReader {
     }
 }
 
+/// Returns the bytes of a row in all blocks.
+fn row_bytes(blocks: &[ArrayBlock]) -> usize {
+    blocks.iter().fold(0, |sum, block| sum.saturating_add(block.row_bytes))
+}
+
 /// Checks that blocks have the same number of rows.
 fn check_num_rows(file: &str, blocks: &[ArrayBlock]) -> Result<()> {
     let mut numbers: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
@@ -144,8 +157,7 @@ impl RowReader for ArrayReader {
         if left == 0 {
             return Ok(None);
         }
-        let row_bytes = self.blocks.iter().fold(0usize, |sum, block| sum.saturating_add(block.row_bytes)).max(1);
-        let count = (bytes_max / row_bytes).clamp(1, left);
+        let count = (bytes_max / row_bytes(&self.blocks).max(1)).clamp(1, left);
         let (mut columns, mut bad): (Vec<ArrayRef>, BTreeMap<usize, String>) = Default::default();
         let mut source_bytes = 0u64;
         for index in 0..self.blocks.len() {

@@ -1,5 +1,7 @@
 //! Files of safetensors.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt8Type, UInt16Type};
 use arrow_schema::DataType;
@@ -8,7 +10,7 @@ use stoker_columns::{SmallFloat, kind_of};
 use super::written::safetensors;
 use super::{MemoryFolder, plan, refuses, rows};
 use crate::SafetensorsFormat;
-use stoker_files::FileFormat;
+use stoker_files::{FileFormat, FolderFile, LocalFolder};
 
 fn refuses_file(header: &str, data: &[u8], texts: &[&str]) {
     refuses(&SafetensorsFormat, MemoryFolder::new([("x.safetensors", safetensors(header, data))]), texts);
@@ -114,6 +116,37 @@ fn tensors_that_lie() {
     two(tensor("U8", "[2]", 0, 2), tensor("U8", "[2]", 3, 5), &[0; 5], &["tensor y at 3..5 follow bytes of no tensor"]);
     two(tensor("U8", "[2]", 0, 2), tensor("U8", "[3]", 2, 5), &[0; 5], &["2 in x; 3 in y", "files of their own"]);
     refuses_file(&format!(r#"{{"":{}}}"#, tensor("U8", "[1]", 0, 1)), &[0], &["name is empty"]);
+}
+
+#[test]
+fn rows_of_all_tensors_have_a_limit() {
+    let file = |sizes: &[usize]| {
+        let tensors = sizes.iter().enumerate();
+        let tensors =
+            tensors.map(|(index, size)| format!(r#""x{index}":{}"#, tensor("U8", &format!("[0,{size}]"), 0, 0)));
+        let header = format!("{{{}}}", tensors.collect::<Vec<_>>().join(","));
+        MemoryFolder::new([("x.safetensors", safetensors(&header, &[]))])
+    };
+    assert_eq!(rows(&SafetensorsFormat, file(&[1 << 29, 1 << 29])).num_columns(), 2);
+    let said = ["x.safetensors: a row of all 2 arrays has 1073741825 bytes; the most are 1073741824"];
+    refuses(&SafetensorsFormat, file(&[1 << 29, (1 << 29) + 1]), &said);
+    refuses(&SafetensorsFormat, file(&[1 << 30; 4]), &["a row of all 4 arrays has 4294967296 bytes"]);
+
+    // The row is refused before memory is taken for it: the file has holes.
+    let size = 1 << 30;
+    let header = format!(
+        r#"{{"x":{},"y":{}}}"#,
+        tensor("U8", &format!("[1,{size}]"), 0, size),
+        tensor("U8", &format!("[1,{size}]"), size, 2 * size)
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    std::fs::write(&path, safetensors(&header, &[])).unwrap();
+    let bytes = (8 + header.len() + 2 * size) as u64;
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
+    let listed = FolderFile { name: "x.safetensors".into(), bytes };
+    let folder = Arc::new(LocalFolder::new(folder.path(), vec![listed]));
+    refuses(&SafetensorsFormat, folder, &["a row of all 2 arrays has 2147483648 bytes"]);
 }
 
 #[test]
