@@ -88,8 +88,9 @@ impl MediaValues {
             ));
         }
         let start = self.bytes.len();
-        let end = usize::try_from(size).ok().and_then(|size| start.checked_add(size)).ok_or("the file is too large")?;
-        self.bytes.resize(end, 0);
+        let size = usize::try_from(size).map_err(|_| "the file is too large")?;
+        self.bytes.try_reserve(size).map_err(|error| format!("its {size} bytes do not fit memory: {error}"))?;
+        self.bytes.resize(start + size, 0);
         let into = self.bytes.get_mut(start..).unwrap_or_default();
         opened.read_at(0, into).map_err(|error| error.to_string())
     }
