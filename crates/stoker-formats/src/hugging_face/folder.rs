@@ -16,6 +16,9 @@ pub(super) const STATE: &str = "state.json";
 /// The file with the features of a dataset.
 const DATASET_INFO: &str = "dataset_info.json";
 
+/// The key in [`STATE`] of the names of data files.
+const DATA_FILES: &[u8] = b"\"_data_files\"";
+
 /// The most bytes of a file that describes a dataset.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
@@ -75,6 +78,17 @@ impl SavedFolder {
             splits.into_iter().map(|split| SavedDataset::read(folder, Some(split))).collect();
         Ok(Self { datasets: datasets? })
     }
+
+    /// Returns the files that name the data files of datasets, which may be damaged. A folder of another program has none.
+    pub fn states(folder: &dyn Folder) -> Vec<String> {
+        let has_splits = folder.file(DATASET_DICT).is_some();
+        let is_state = |name: &&str| match name.split_once('/') {
+            None => *name == STATE,
+            Some((_, name)) => has_splits && name == STATE,
+        };
+        let names = folder.files().iter().map(|file| file.name.as_str()).filter(is_state);
+        names.filter(|name| is_of_dataset(folder, name)).map(str::to_string).collect()
+    }
 }
 
 impl SavedDataset {
@@ -105,17 +119,32 @@ impl SavedDataset {
     }
 }
 
+/// Whether a file with the name [`STATE`] is that of a dataset, damaged or not: it has the key of data files, or a file with
+/// features lies beside it.
+fn is_of_dataset(folder: &dyn Folder, state: &str) -> bool {
+    let info = format!("{}{DATASET_INFO}", state.strip_suffix(STATE).unwrap_or_default());
+    folder.file(&info).is_some() || read(folder, state).is_ok_and(|bytes| names_data_files(&bytes))
+}
+
+fn names_data_files(state: &[u8]) -> bool {
+    state.windows(DATA_FILES.len()).any(|window| window == DATA_FILES)
+}
+
 /// Whether a name is that of a file or folder in a folder.
 fn is_file_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '\\', '\0']) && path_inside(name).is_ok_and(|path| path == name)
 }
 
 fn json<T: DeserializeOwned>(folder: &dyn Folder, name: &str) -> Result<T> {
+    serde_json::from_slice(&read(folder, name)?).map_err(|error| Error::malformed(name, error))
+}
+
+fn read(folder: &dyn Folder, name: &str) -> Result<Vec<u8>> {
     let file: Arc<dyn FileBytes> = folder.open(name).map_err(|source| Error::read(name, source))?;
     if file.size() > JSON_BYTES_MAX {
         return Err(Error::malformed(name, format!("the file has more than {JSON_BYTES_MAX} bytes")));
     }
     let mut bytes = vec![0; usize::try_from(file.size()).unwrap_or(0)];
     file.read_at(0, &mut bytes).map_err(|source| Error::read(name, source))?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::malformed(name, error))
+    Ok(bytes)
 }

@@ -7,7 +7,8 @@
 //!              data-00000-of-00002.arrow, an Arrow IPC stream
 //! ```
 //!
-//! The features decide the columns. Folders with splits have an additional column `split`. Snapshots of the hub with
+//! The features decide the columns. A folder whose descriptions are damaged, or that has a file of row numbers, is recognised,
+//! and refused when it is planned. Folders with splits have an additional column `split`. Snapshots of the hub with
 //! Parquet files are read as Parquet, and folders of the library's cache as Arrow: the features are in the schema of their
 //! files.
 
@@ -35,8 +36,11 @@ impl FileFormat for HuggingFace {
         if folder.file(folder::DATASET_DICT).is_none() && folder.file(folder::STATE).is_none() {
             return None;
         }
-        let saved = SavedFolder::read(folder).ok()?;
-        let files: Vec<String> = saved.datasets.into_iter().flat_map(|dataset| dataset.files).collect();
+        let files: Vec<String> = match SavedFolder::read(folder) {
+            Ok(saved) => saved.datasets.into_iter().flat_map(|dataset| dataset.files).collect(),
+            // Planning says what is wrong. As plain Arrow files, the folder would have other rows, in another order.
+            Err(_) => SavedFolder::states(folder),
+        };
         (!files.is_empty()).then_some(files)
     }
 

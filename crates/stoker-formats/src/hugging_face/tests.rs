@@ -175,7 +175,40 @@ fn splits_become_a_column() {
     assert_eq!(read.rows.column(1).as_ref(), &StringArray::from(vec!["train", "train", "train", "test"]));
     assert_eq!(read.rows.schema_ref().field(1).name(), "split");
     files[0].1 = br#"{"splits": ["../train"]}"#.to_vec();
-    assert_eq!(HuggingFace.recognise(&MemoryFolder::new(files)), None);
+    let leaves = read_default(&HuggingFace, &MemoryFolder::new(files)).unwrap_err().to_string();
+    assert_eq!(leaves, "dataset_dict.json: \"../train\" is no name of a split");
+}
+
+#[test]
+fn damaged_folders_are_no_plain_arrow_files() {
+    let data = || ("data.arrow", stream(vec![("n", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]));
+    let check = |files: Vec<(&'static str, Vec<u8>)>, said: &str| {
+        let folder = MemoryFolder::new(files);
+        assert_eq!(format_of(&folder).map(|format| format.name()), Some("huggingface"), "{said}");
+        let error = read_default(&HuggingFace, &folder).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
+    };
+    let whole = state(&["data.arrow"]);
+    let cut = whole[..whole.len() / 2].to_vec();
+    let indices = br#"{"_data_files": [{"filename": "data.arrow"}], "_indices_data_files": [{"filename": "i.arrow"}]}"#;
+    check(vec![("state.json", cut.clone()), data()], "state.json: EOF");
+    check(vec![("state.json", indices.to_vec()), data()], "state.json: the dataset has a file of row numbers");
+    check(vec![("state.json", state(&["gone.arrow"])), data()], "state.json: the folder has no file \"gone.arrow\"");
+    check(vec![("state.json", Vec::new()), ("dataset_info.json", info(&json!({}))), data()], "state.json: EOF");
+    check(vec![("state.json", whole.clone()), ("dataset_info.json", b"{".to_vec()), data()], "dataset_info.json: EOF");
+    let in_train = || ("train/data.arrow", data().1);
+    check(
+        vec![("dataset_dict.json", b"{".to_vec()), ("train/state.json", whole.clone()), in_train()],
+        "dataset_dict.json",
+    );
+    let splits = || ("dataset_dict.json", br#"{"splits": ["train", "test"]}"#.to_vec());
+    check(vec![splits(), ("train/state.json", whole.clone()), in_train()], "could not read test/state.json");
+    check(vec![splits(), ("train/state.json", cut), ("test/state.json", whole), in_train()], "train/state.json: EOF");
+
+    let other = [("state.json", br#"{"step": 7}"#.to_vec()), data()];
+    assert_eq!(format_of(&MemoryFolder::new(other)).map(|format| format.name()), Some("arrow"));
+    let other = [splits(), ("train/state.json", b"[]".to_vec()), data()];
+    assert_eq!(format_of(&MemoryFolder::new(other)).map(|format| format.name()), Some("arrow"));
 }
 
 #[test]

@@ -46,10 +46,11 @@ fn saved_folders() {
         let info = info(&json!({ "n": { "dtype": "int64", "_type": "Value" } }));
         let files = [("state.json", input.to_vec()), ("a.arrow", data.clone()), ("dataset_info.json", info)];
         let folder = MemoryFolder::new(files);
+        // Damaged descriptions are recognised, and refused when they are planned.
         if crate::FileFormat::recognise(&HuggingFace, &folder).is_none() {
             return false;
         }
-        let files = plan(&HuggingFace, &folder, &FormatOptions::default()).unwrap();
+        let Ok(files) = plan(&HuggingFace, &folder, &FormatOptions::default()) else { return false };
         read_files(files.as_ref(), 1 << 20).unwrap().rows.num_rows() >= 2
     });
 }
