@@ -183,7 +183,10 @@ impl Job<'_> {
             if choice.known > 0 {
                 return Ok(self.nothing_new(choice, total, skipped));
             }
-            let reason = format!("none of the {} files contains a row", total.files);
+            let mut reason = format!("none of the {} files contains a row", total.files);
+            if let Some(first) = skipped.first() {
+                reason = format!("{reason}; the first that was skipped: {first}");
+            }
             return Err(Error::Empty { path: self.root.to_path_buf(), reason });
         }
         let list = file_list(&chosen, &digests, &skipped);

@@ -303,4 +303,10 @@ async fn sources_without_rows_are_refused() {
     put_ids(&world, "a.rows", 0..0);
     let error = ingest(&world, &FilesOptions::default()).await.unwrap_err();
     assert!(matches!(error, Error::Empty { .. }), "{error}");
+    assert!(error.to_string().ends_with("none of the 1 files contains a row"), "{error}");
+    world.put("b.rows", b"id:int,name:str\n?,x\n?,y\n");
+    world.put("c.rows", b"id:int,name:str\n!\n");
+    let error = ingest(&world, &skip()).await.unwrap_err().to_string();
+    assert!(error.contains("none of the 3 files contains a row; the first that was skipped: "), "{error}");
+    assert!(error.ends_with("b.rows: row 0: ?,x is odd; 1 further rows of this file were skipped"), "{error}");
 }
