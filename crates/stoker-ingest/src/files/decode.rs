@@ -200,7 +200,7 @@ impl<'a> FileReading<'a> {
 
 /// Returns bad rows of a batch with their numbers in the file. The batch has the rows from `start` on, without those of
 /// `before`, which the format did not make rows.
-fn numbered(start: u64, before: &[BadRow], bad: Vec<(usize, String)>) -> Vec<BadRow> {
+pub(super) fn numbered(start: u64, before: &[BadRow], bad: Vec<(usize, String)>) -> Vec<BadRow> {
     let before: HashSet<u64> = before.iter().map(|bad| bad.row).collect();
     let (mut next, mut row_of_next) = (start, 0);
     let number = |(row, reason): (usize, String)| {

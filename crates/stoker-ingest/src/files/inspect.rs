@@ -8,6 +8,7 @@ use stoker_columns::with_index_columns;
 use stoker_formats::{FORMATS, RowBatch};
 
 use super::convert::convert;
+use super::decode::numbered;
 use super::options::FilesOptions;
 use super::plan::{FilePlan, Formats};
 use crate::compress::written_schema;
@@ -88,15 +89,14 @@ impl FirstRows {
             || read().map_err(|error| plan.error(error)),
             |reason| Error::Unreadable { path: path.clone(), reason },
         )?;
-        let Some(RowBatch { batch, bad, source_bytes }) = rows else { return Ok(()) };
+        let Some(RowBatch { batch, mut bad, source_bytes }) = rows else { return Ok(()) };
         let converted = convert(&plan.columns, &plan.schema, &batch).map_err(|wrong| wrong.of(&path))?;
         if let Some(change) = plan.folder.change() {
             return Err(change);
         }
-        let num_bad = bad.len() as u64;
+        bad.extend(numbered(0, &bad, converted.bad));
+        bad.sort_by_key(|bad| bad.row);
         self.skipped.extend(bad.into_iter().map(|bad| Skipped::row(&path, bad.row, bad.reason)));
-        let of_columns = converted.bad.into_iter().map(|(row, reason)| (row as u64 + num_bad, reason));
-        self.skipped.extend(of_columns.map(|(row, reason)| Skipped::row(&path, row, reason)));
         self.value_bytes += value_bytes(&converted.batch);
         self.source_bytes += source_bytes;
         let rows = converted.batch.num_rows().min(ROWS_MAX - self.num_rows);

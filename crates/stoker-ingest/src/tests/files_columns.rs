@@ -168,6 +168,12 @@ async fn an_inspection_tells_what_would_be_written() {
     assert_eq!(found.skipped.iter().filter_map(|skipped| skipped.row).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(found.left_out.get(".md"), Some(&1));
 
+    // Rows that the columns refuse stand between those that the format refuses.
+    world.put("a.rows", b"id:int,x.y:bin\n0,abc\n?,\n2,abc\n");
+    let found = inspect_with(&[world.source()], &options, formats()).await.unwrap();
+    assert_eq!(found.skipped.iter().filter_map(|skipped| skipped.row).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(found.skipped[1].reason.ends_with("is odd"), "{:?}", found.skipped);
+
     world.put("a.rows", b"id:int\n1\n2\n");
     world.put("b.rows", b"id:int\n");
     put_ids(&world, "c.rows", 0..0);
