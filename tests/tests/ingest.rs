@@ -105,6 +105,20 @@ fn a_dry_run_writes_nothing_and_needs_no_lake() -> Result<()> {
     Ok(())
 }
 
+/// Needs the format `jsonl`.
+#[test]
+fn of_many_rows_that_do_not_fit_a_dry_run_lists_some() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut lines = String::new();
+    for id in 0..25 {
+        writeln!(lines, "{{\"id\": {}}}", 1000 + id)?;
+    }
+    write(folder.path().join("a.jsonl"), lines + "{\"id\": 1}\n")?;
+    let (out, _) = run_both(&["ingest", text(folder.path())?, "rows", "--dry-run", "--cast", "id=int8"])?;
+    ensure!(out.matches("would end the ingest: ").count() == 20 && out.contains("\n5 more\n"), "{out}");
+    Ok(())
+}
+
 #[test]
 fn what_is_not_recognised_or_does_not_apply_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;

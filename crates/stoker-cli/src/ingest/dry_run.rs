@@ -6,12 +6,15 @@ use anyhow::Result;
 use arrow_cast::pretty::pretty_format_batches;
 use indicatif::{HumanBytes, HumanCount};
 use stoker_columns::kind_of;
-use stoker_ingest::{Inspection, OnError};
+use stoker_ingest::{Inspection, OnError, Skipped};
 use stoker_types::TableName;
 
 use super::report::left_out;
 use crate::brief::brief;
 use crate::print::print_cells;
+
+/// The most files and rows that are listed because they do not fit.
+const SKIPPED_SHOWN: usize = 20;
 
 /// Prints the columns of the table, the first rows, what would be left out and why, and the bytes to write.
 pub(super) fn print(out: &mut impl Write, table: &TableName, found: &Inspection, on_error: OnError) -> Result<()> {
@@ -30,9 +33,13 @@ pub(super) fn print(out: &mut impl Write, table: &TableName, found: &Inspection,
     print_cells(out, &cells)?;
     writeln!(out, "\n{}", pretty_format_batches(&[brief(&found.rows)?])?)?;
     writeln!(out, "the first {} rows", found.rows.num_rows())?;
-    for skipped in &found.skipped {
+    for skipped in found.skipped.iter().take(SKIPPED_SHOWN) {
         let what = if on_error == OnError::Skip { "would be skipped" } else { "would end the ingest" };
         writeln!(out, "{what}: {skipped}")?;
+    }
+    let num_more: u64 = found.skipped.iter().skip(SKIPPED_SHOWN).map(Skipped::count).sum();
+    if num_more > 0 {
+        writeln!(out, "{num_more} more")?;
     }
     if !found.left_out.is_empty() {
         writeln!(out, "{}", left_out(&found.left_out))?;
