@@ -63,7 +63,11 @@ pub async fn run(args: IngestArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         SourceCommand::Parquet(args) => args.common.quiet,
     };
     let (work, table) = Work::of_command(kind);
-    write(&work, &table, is_quiet, lake).await
+    write(&work, &table, is_quiet, &open(lake).await?).await
+}
+
+async fn open(lake: &LakeArgs) -> anyhow::Result<LakeStore> {
+    Ok(LakeStore::open(lake.local("ingest")?, &lake.storage()?).await?)
 }
 
 /// Looks at the sources, says what they are, and writes them or tells what would be written.
@@ -74,28 +78,32 @@ async fn run_sources(
     declared: Option<DeclaredArgs>,
     lake: &LakeArgs,
 ) -> anyhow::Result<()> {
+    // A lake that cannot be opened is told before sources are looked at, which can take long. A dry run needs none.
+    let opened = match sources.dry_run {
+        true => None,
+        false => Some(open(lake).await?),
+    };
     let found = recognise_sources(&sources.sources, sources.kind.as_deref()).await?;
     let (is_quiet, on_error) = (common.quiet, common.on_error);
     if !is_quiet {
         eprintln!("found: {}, {} files, {}", found.kind, HumanCount(found.files), HumanBytes(found.bytes));
     }
-    let (table, is_dry) = (sources.table.clone(), sources.dry_run);
+    let table = sources.table.clone();
     let work = Work::of_sources(sources, found.kind, common, images, declared)?;
-    if is_dry {
-        return dry_run::print(&mut output(), &table, &work.inspect().await?, on_error);
+    match opened {
+        Some(lake) => write(&work, &table, is_quiet, &lake).await,
+        None => dry_run::print(&mut output(), &table, &work.inspect().await?, on_error),
     }
-    write(&work, &table, is_quiet, lake).await
 }
 
 /// Writes a table, and prints a report.
-async fn write(work: &Work, table: &TableName, is_quiet: bool, lake: &LakeArgs) -> anyhow::Result<()> {
-    let lake = LakeStore::open(lake.local("ingest")?, &lake.storage()?).await?;
+async fn write(work: &Work, table: &TableName, is_quiet: bool, lake: &LakeStore) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let watching = tokio::spawn(stop_on_ctrl_c(stop.clone()));
     let started = Instant::now();
-    refuse_view(&lake, table).await?;
+    refuse_view(lake, table).await?;
     let progress = Display::new(is_quiet, stop);
-    let report = work.run(&lake, table, &progress).await;
+    let report = work.run(lake, table, &progress).await;
     progress.clear();
     let report = report?;
     watching.abort();
