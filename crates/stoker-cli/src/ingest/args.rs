@@ -43,8 +43,8 @@ pub(super) struct SourceArgs {
     /// Leave out these columns
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub drop: Vec<String>,
-    /// Another name for a column, such as json.label=label; repeatable. Without this option, columns keep their names,
-    /// with _ for each dot
+    /// Another name for a column, such as observation.state=state; repeatable. Without this option, columns keep their
+    /// names, with _ for each dot
     #[arg(long, value_name = "NAME=NEW_NAME")]
     pub rename: Vec<RenamedColumn>,
     /// A column whose values become another type, such as label=int32, a vector, such as embedding=float32[768], or a

@@ -105,7 +105,10 @@ impl FromStr for RenamedColumn {
             Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => {
                 Ok(Self { from: from.trim().into(), to: to.trim().into() })
             }
-            _ => Err(Error::option("--rename", format!("{text:?} should be NAME=NEW_NAME, such as json.label=label"))),
+            _ => Err(Error::option(
+                "--rename",
+                format!("{text:?} should be NAME=NEW_NAME, such as observation.state=state"),
+            )),
         }
     }
 }
