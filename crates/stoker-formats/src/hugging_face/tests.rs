@@ -75,7 +75,7 @@ fn media_and_labels() {
         (Some(JPEG), Some("a.jpg")),
         (None, Some("images/b.jpg")),
         (None, None),
-        (None, Some("/root/.cache/c.jpg")),
+        (None, Some("/elsewhere/c.jpg")),
         (None, Some("images/gone.jpg")),
         (Some(b"no image"), None),
     ]);
@@ -91,7 +91,7 @@ fn media_and_labels() {
     assert_eq!(format_of(&folder).map(|format| format.name()), Some("huggingface"));
     let read = read_default(&HuggingFace, &folder).unwrap();
     let reasons = [
-        "3: column image: \"/root/.cache/c.jpg\" is an absolute path; paths should be relative to the folder",
+        "3: column image: \"/elsewhere/c.jpg\" is an absolute path; paths should be relative to the folder",
         "4: column image: the folder has no file \"images/gone.jpg\"",
         "5: column image: expected a JPEG, PNG or WebP file, found 8 bytes that begin with \"no image\"",
     ];
