@@ -56,3 +56,11 @@ fn whole(file: &[u8]) -> Vec<Vec<f32>> {
 fn reason(file: &[u8]) -> String {
     decode(file, &clip(8_000, 1, 0, 4_000)).map(|(valid, _)| valid).expect_err("a bad file").to_string()
 }
+
+/// Checks that a file needs libavcodec for what messages call `kind`. Returns the error that it gives without the library.
+fn missing_libav(file: &[u8], kind: &str) -> BadSound {
+    let error = decode(file, &clip(16_000, 1, 0, 100)).expect_err("no library");
+    let expected = format!("the file has {kind}, which libavcodec decodes: no library was given");
+    assert!(error.is_fatal && error.reason == expected, "{error}");
+    error
+}
