@@ -227,15 +227,15 @@ def page_with_granule(page: bytes, granule: int) -> bytes:
     return changed[:22] + checksum(changed).to_bytes(4, "little") + changed[26:]
 
 
-def test_a_missing_library_is_an_error_that_says_what_to_install(tmp_path: Path) -> None:
-    lake_of(tmp_path, [encoded(sound(1, RATE, 1, 0.5), RATE)] * 4)
+def check_that_a_missing_library_is_named(folder: Path, sample_rate: int, words: str) -> None:
+    """Checks the error of a loop over the sounds of table ``t`` in a process that has no libavcodec."""
     program = f"""
-        import sys, importlib.util
+        import importlib.util
         find = importlib.util.find_spec
         importlib.util.find_spec = lambda name, *rest: None if name == "av" else find(name, *rest)
         import stoker
-        query = stoker.connect({str(tmp_path)!r}).sql("SELECT id, sound FROM t")
-        decode = {{"sound": stoker.AudioClip(sample_rate=48000, seconds=0.5)}}
+        query = stoker.connect({str(folder)!r}).sql("SELECT id, sound FROM t")
+        decode = {{"sound": stoker.AudioClip(sample_rate={sample_rate}, seconds=0.5)}}
         try:
             for _ in query.stream(batch_size=2, decode=decode, bad_rows="substitute", max_bad_share=1):
                 pass
@@ -249,5 +249,10 @@ def test_a_missing_library_is_an_error_that_says_what_to_install(tmp_path: Path)
     if done.stdout == "" and done.stderr == "":
         pytest.skip("the system has a libavcodec")
     assert "column sound" in done.stdout
-    assert "the file has Opus, which libavcodec decodes: no libavcodec of a major version from 59 to 62" in done.stdout
+    assert f"{words}, which libavcodec decodes: no libavcodec of a major version from 59 to 62" in done.stdout
     assert "pip install av" in done.stdout
+
+
+def test_a_missing_library_is_an_error_that_says_what_to_install(tmp_path: Path) -> None:
+    lake_of(tmp_path, [encoded(sound(1, RATE, 1, 0.5), RATE)] * 4)
+    check_that_a_missing_library_is_named(tmp_path, RATE, "the file has Opus")

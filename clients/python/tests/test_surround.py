@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
 import soundfile
-from test_opus import clips, lake_of, reference, sound
+from test_opus import check_that_a_missing_library_is_named, clips, lake_of, reference, sound
 from test_sounds import check_that_row_3_is_bad
 
 import stoker
@@ -100,24 +96,4 @@ def test_damage_is_a_bad_row(tmp_path: Path, files: list[bytes]) -> None:
 
 def test_a_missing_library_is_an_error_that_says_what_to_install(tmp_path: Path, files: list[bytes]) -> None:
     lake_of(tmp_path, [files[0]] * 4)
-    program = f"""
-        import importlib.util
-        find = importlib.util.find_spec
-        importlib.util.find_spec = lambda name, *rest: None if name == "av" else find(name, *rest)
-        import stoker
-        query = stoker.connect({str(tmp_path)!r}).sql("SELECT id, sound FROM t")
-        decode = {{"sound": stoker.AudioClip(sample_rate=16000, seconds=0.5)}}
-        try:
-            for _ in query.stream(batch_size=2, decode=decode, bad_rows="substitute", max_bad_share=1):
-                pass
-        except stoker.StokerError as error:
-            print(type(error).__name__, error)
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "STOKER_LIBAV"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, env=environment, check=True
-    )
-    if done.stdout == "" and done.stderr == "":
-        pytest.skip("the system has a libavcodec")
-    assert "the file has AAC of 6 channels, which libavcodec decodes: no libavcodec" in done.stdout
-    assert "pip install av" in done.stdout
+    check_that_a_missing_library_is_named(tmp_path, RATE, "the file has AAC of 6 channels")
