@@ -10,8 +10,8 @@ use stoker_batch::{Batch, BufferPool, Held, Quota, StallMeter, interleave_batche
 use stoker_clock::{Clock, Environment};
 use stoker_session::{BatchSource, Error, Lake, Result, WaitClock, Waits};
 use stoker_types::{ColumnClip, ErrorKind, Moment, ReadOptions, Slice, Stalls, StreamSpec, StreamStats, to_usize};
-use stoker_wire::convert::{clips_to_proto, endpoint_slice, policy_to_proto, slice_to_proto};
-use stoker_wire::proto::{ReadPolicy, StreamRequest, command::Kind, stream_request::Source};
+use stoker_wire::convert::{endpoint_slice, policy_to_proto, slice_to_proto};
+use stoker_wire::proto::{StreamRequest, command::Kind, stream_request::Source};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -264,7 +264,7 @@ impl Receiver {
             source: Some(source),
             slice: Some(slice_to_proto(&slice)),
             num_endpoints,
-            read: Some(ReadPolicy { clips: clips_to_proto(clips), ..policy_to_proto(options, first_batch_only) }),
+            read: Some(policy_to_proto(options, first_batch_only).with_clips(clips)),
         };
         let (info, _) = lake.get_flight_info(Kind::Stream(request)).await?;
         if info.endpoint.len() != num_endpoints as usize {

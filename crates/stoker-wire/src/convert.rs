@@ -13,6 +13,9 @@ use crate::{Error, Result, proto};
 /// The version of the messages in descriptors.
 pub const COMMAND_VERSION: u32 = 1;
 
+/// The most columns of which a request may name clips.
+pub const CLIP_COLUMNS_MAX: usize = 8;
+
 /// Converts a slice to its message.
 pub fn slice_to_proto(slice: &Slice) -> proto::Slice {
     proto::Slice {
@@ -189,10 +192,18 @@ pub fn policy_to_proto(options: &ReadOptions, first_batch_only: bool) -> proto::
     }
 }
 
-/// Converts the clips of columns to their messages.
-pub fn clips_to_proto(clips: &[ColumnClip]) -> Vec<proto::ColumnClip> {
+impl proto::ReadPolicy {
+    /// Names the clips of columns that the client decodes: the first [`CLIP_COLUMNS_MAX`] of them. Of further columns, the
+    /// server sends whole files.
+    #[must_use]
+    pub fn with_clips(self, clips: &[ColumnClip]) -> Self {
+        Self { clips: clips.iter().take(CLIP_COLUMNS_MAX).map(clip_to_proto).collect(), ..self }
+    }
+}
+
+fn clip_to_proto(clip: &ColumnClip) -> proto::ColumnClip {
     use proto::column_clip::Start;
-    let message = |clip: &ColumnClip| proto::ColumnClip {
+    proto::ColumnClip {
         column: clip.column.clone(),
         frames: clip.frames,
         stride: clip.stride,
@@ -206,38 +217,49 @@ pub fn clips_to_proto(clips: &[ColumnClip]) -> Vec<proto::ColumnClip> {
         offsets: clip.offsets.clone().unwrap_or_default(),
         begin_column: clip.within.as_ref().map(|(begin, _)| begin.clone()).unwrap_or_default(),
         end_column: clip.within.as_ref().map(|(_, end)| end.clone()).unwrap_or_default(),
-    };
-    clips.iter().map(message).collect()
+    }
 }
 
 /// Returns the clips that a client decodes.
 ///
 /// # Errors
-/// `InvalidRequest` for a clip without a start.
+/// `InvalidRequest` for clips of more than [`CLIP_COLUMNS_MAX`] columns, and for a clip without a start.
 pub fn clips_from_proto(policy: Option<&proto::ReadPolicy>) -> Result<Vec<ColumnClip>> {
+    let clips = policy.map_or(&[][..], |policy| policy.clips.as_slice());
+    bounded_clips(clips)?.iter().map(clip_from_proto).collect()
+}
+
+/// Checks the number of columns of which a client decodes clips: each ticket of an answer has the clips of all columns.
+fn bounded_clips(clips: &[proto::ColumnClip]) -> Result<&[proto::ColumnClip]> {
+    match clips.len() {
+        0..=CLIP_COLUMNS_MAX => Ok(clips),
+        number => {
+            Err(Error::invalid(format!("clips of {number} columns are requested; the most is {CLIP_COLUMNS_MAX}")))
+        }
+    }
+}
+
+fn clip_from_proto(clip: &proto::ColumnClip) -> Result<ColumnClip> {
     use proto::column_clip::Start;
-    let clip = |clip: &proto::ColumnClip| {
-        let start = match &clip.start {
-            Some(Start::Frame(frame)) => ClipStart::Frame(*frame),
-            Some(Start::Seconds(seconds)) => ClipStart::Seconds(*seconds),
-            Some(Start::StartColumn(column)) => ClipStart::Column(column.clone()),
-            Some(Start::Random(true)) => ClipStart::Random,
-            Some(Start::Uniform(true)) => ClipStart::Uniform,
-            Some(Start::Random(false) | Start::Uniform(false)) | None => {
-                return Err(Error::invalid(format!("the clip of column {} has no start", clip.column)));
-            }
-        };
-        Ok(ColumnClip {
-            column: clip.column.clone(),
-            frames: clip.frames,
-            stride: clip.stride,
-            start,
-            offsets: Some(clip.offsets.clone()).filter(|offsets| !offsets.is_empty()),
-            within: Some((clip.begin_column.clone(), clip.end_column.clone()))
-                .filter(|(begin, end)| !begin.is_empty() || !end.is_empty()),
-        })
+    let start = match &clip.start {
+        Some(Start::Frame(frame)) => ClipStart::Frame(*frame),
+        Some(Start::Seconds(seconds)) => ClipStart::Seconds(*seconds),
+        Some(Start::StartColumn(column)) => ClipStart::Column(column.clone()),
+        Some(Start::Random(true)) => ClipStart::Random,
+        Some(Start::Uniform(true)) => ClipStart::Uniform,
+        Some(Start::Random(false) | Start::Uniform(false)) | None => {
+            return Err(Error::invalid(format!("the clip of column {} has no start", clip.column)));
+        }
     };
-    policy.map_or(Ok(Vec::new()), |policy| policy.clips.iter().map(clip).collect())
+    Ok(ColumnClip {
+        column: clip.column.clone(),
+        frames: clip.frames,
+        stride: clip.stride,
+        start,
+        offsets: Some(clip.offsets.clone()).filter(|offsets| !offsets.is_empty()),
+        within: Some((clip.begin_column.clone(), clip.end_column.clone()))
+            .filter(|(begin, end)| !begin.is_empty() || !end.is_empty()),
+    })
 }
 
 /// Returns `options` with those that a client asked for.

@@ -1,5 +1,6 @@
 //! Tests of the protocol.
 
+mod clips;
 mod endpoints;
 mod fuzz;
 mod tickets;

@@ -89,7 +89,7 @@ fn requests() -> Vec<StreamRequest> {
     vec![
         StreamRequest {
             slice: Some(slice_to_proto(&slice(BatchSize::PerRank(8), LastBatch::Drop))),
-            read: Some(ReadPolicy { clips: clips_to_proto(&clips()), ..policy_to_proto(&options, true) }),
+            read: Some(policy_to_proto(&options, true).with_clips(&clips())),
             ..request(stream_request::Source::Query(request_to_proto(&one)))
         },
         request(stream_request::Source::Query(request_to_proto(&packed))),
@@ -141,7 +141,7 @@ fn stream(request: &StreamRequest) -> bool {
         policy_from_proto(Some(&policy_to_proto(options, options.first_batch_only)), ReadOptions::default())
     });
     let clips = is_same_again(clips_from_proto(request.read.as_ref()), |clips| {
-        clips_from_proto(Some(&ReadPolicy { clips: clips_to_proto(clips), ..ReadPolicy::default() }))
+        clips_from_proto(Some(&ReadPolicy::default().with_clips(clips)))
     });
     let query = match &request.source {
         Some(stream_request::Source::Query(query)) => {
