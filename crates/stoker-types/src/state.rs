@@ -28,8 +28,16 @@ pub struct BatchLogEntry {
     pub step: u64,
     /// The first position with this batch size.
     pub position: u64,
-    /// The number of rows in each global batch.
+    /// The number of rows in each global batch; 0 for an entry in whose place further ones were dropped.
     pub global_batch: u64,
+}
+
+impl BatchLogEntry {
+    /// Returns whether entries were dropped here, so that the batch sizes are unknown from this step to that of the next
+    /// entry.
+    pub fn is_gap(&self) -> bool {
+        self.global_batch == 0
+    }
 }
 
 /// The point that a stream has reached.
@@ -79,7 +87,8 @@ pub struct StreamState {
     /// epochs.
     pub step: u64,
     /// The batch size log of the epoch [`StreamState::logged_epoch`]: its first entry, from which the steps of the
-    /// epoch are counted, and its latest entries. It has at most eight entries.
+    /// epoch are counted, and its latest entries, at most eight together. Where entries between them were dropped, there
+    /// is a gap ([`BatchLogEntry::is_gap`]).
     pub log: Vec<BatchLogEntry>,
     /// The whole specification. It is present only if the lake cannot store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,13 +122,15 @@ impl StreamState {
         state
     }
 
-    /// Shortens the state until it fits: drops the entries of the log after the first one, the oldest first, then
-    /// snapshots, then the end of the query's text.
+    /// Shortens the state until it fits: drops the entries between the first and the last one of the log, the oldest
+    /// first, then snapshots, then the end of the query's text, and only then other entries.
     fn trim(&mut self) {
         while self.to_json().len() >= STATE_BYTES_MAX {
-            if self.log.len() > 1 {
-                self.log.remove(1);
-            } else if self.snapshots.pop().is_none() && self.query_text.pop().is_none() {
+            let is_shorter = drop_inner_entry(&mut self.log)
+                || self.snapshots.pop().is_some()
+                || self.query_text.pop().is_some()
+                || drop_entry_after_first(&mut self.log);
+            if !is_shorter {
                 return;
             }
         }
@@ -235,9 +246,36 @@ impl StreamState {
     }
 }
 
+/// Returns a log of at most [`LOG_ENTRIES_MAX`] entries: the first one, a gap if there are more, and the latest ones.
 fn first_and_latest(log: &[BatchLogEntry]) -> Vec<BatchLogEntry> {
-    let latest = &log[log.len().saturating_sub(LOG_ENTRIES_MAX - 1).max(1).min(log.len())..];
-    log.first().into_iter().chain(latest).copied().collect()
+    let mut entries = log.to_vec();
+    let num_dropped = log.len().saturating_sub(LOG_ENTRIES_MAX);
+    if num_dropped > 0 {
+        entries[1].global_batch = 0;
+        entries.drain(2..2 + num_dropped);
+    }
+    entries
+}
+
+/// Drops the oldest entry between the first and the last one, of which the oldest becomes the gap. Returns false if there
+/// is only the gap between them, or nothing.
+fn drop_inner_entry(log: &mut Vec<BatchLogEntry>) -> bool {
+    match log.as_mut_slice() {
+        [_, second, _, ..] if !second.is_gap() => second.global_batch = 0,
+        [_, _, _, _, ..] => {
+            log.remove(2);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Drops the entry after the first one, which becomes the gap. Returns false if there is none.
+fn drop_entry_after_first(log: &mut Vec<BatchLogEntry>) -> bool {
+    let [first, _, ..] = log.as_mut_slice() else { return false };
+    first.global_batch = 0;
+    log.remove(1);
+    true
 }
 
 fn mixture_digest(mixture: &MixtureSpec) -> Digest {

@@ -104,6 +104,37 @@ fn states_stay_under_one_kibibyte() {
 }
 
 #[test]
+fn states_keep_the_first_and_the_last_entry_of_the_log() {
+    let check = |begin: u64, num_entries: u64| {
+        let entry = |at: u64| BatchLogEntry { step: begin + at, position: begin + 7 * at, global_batch: 7 + at };
+        let log: Vec<BatchLogEntry> = (0..num_entries).map(entry).collect();
+        let state = StreamState::new(&spec(1 << 60), at(0, 1 << 59, u64::MAX), &log, false);
+        let kept = state.log.as_slice();
+        assert!(state.to_json().len() < 1024 && kept.len() <= 8, "{}", state.to_json());
+        assert_eq!((kept.first(), kept.last()), (log.first(), log.last()));
+        if kept != log {
+            // The entries between them are the latest ones, after a gap from the second one on.
+            assert_eq!(kept[1], BatchLogEntry { global_batch: 0, ..log[1] });
+            assert!(kept[1].is_gap() && log.ends_with(&kept[2..]), "{kept:?}");
+        }
+        kept.len()
+    };
+    assert_eq!([0, 1, 2].map(|num_entries| check(1 << 62, num_entries)), [0, 1, 2]);
+    let num_kept = [3, 4, 8, 9, 100].map(|num_entries| check(1 << 62, num_entries));
+    assert!(num_kept.iter().all(|number| (3..8).contains(number)), "{num_kept:?}");
+    // A log that was shortened and grows is shortened again.
+    let entry = |step| BatchLogEntry { step, position: step, global_batch: 1 };
+    let mut log = Vec::new();
+    for step in 0..30 {
+        log.push(entry(step));
+        log = StreamState::new(&spec(100), at(0, 50, 50), &log, false).log;
+        assert_eq!((log.first(), log.last()), (Some(&entry(0)), Some(&entry(step))));
+    }
+    assert_eq!(log[1], BatchLogEntry { global_batch: 0, ..entry(1) });
+    assert!(log[2..].iter().map(|entry| entry.step).eq(30 - log.len() as u64 + 2..30), "{log:?}");
+}
+
+#[test]
 fn states_of_other_streams_are_refused_with_the_difference() {
     let mine = spec(10);
     let mut theirs = mine.clone();
