@@ -45,18 +45,23 @@ pub fn entry_slice(entry: &RunEntry, step: u64, topology: Topology, num_rows: u6
 /// Returns the slice of a rank that begins with `step`, which must be a step of the epoch of the state's log.
 ///
 /// # Errors
-/// [`Error::UnknownStateStep`] for a step before the state's log or after the end of its epoch; `InvalidValue` for an
-/// invalid rank.
+/// [`Error::UnknownStateStep`] for a step before the state's log, after the end of its epoch, or whose entry was dropped
+/// from the log; `InvalidValue` for an invalid rank.
 pub fn state_slice(state: &StreamState, step: u64, topology: Topology) -> Result<Slice> {
     let unknown = |reason: String| Error::UnknownStateStep { step, reason };
     let epoch = state.logged_epoch();
-    let Some(entry) = state.log.iter().rev().find(|entry| entry.step <= step) else {
+    let Some(index) = state.log.iter().rposition(|entry| entry.step <= step) else {
         let reason = match state.log.first() {
             Some(first) => format!("its log begins at step {}, in epoch {epoch}", first.step),
             None => "it has no log: it was saved at the start of an epoch".into(),
         };
         return Err(unknown(reason));
     };
+    let entry = &state.log[index];
+    if entry.is_gap() {
+        let end = state.log.get(index + 1).map_or_else(|| "on".to_string(), |next| format!("to {}", next.step - 1));
+        return Err(unknown(format!("its log was shortened, and lacks the steps from {} {end}", entry.step)));
+    }
     let batching = Batching { size: BatchSize::Global(entry.global_batch), last: LastBatch::Uneven };
     let (origin, first_step) = (entry.position, step - entry.step);
     let slice = Slice { topology, batching, epoch, origin, first_step };

@@ -6,6 +6,7 @@ mod budget;
 mod interleave_column;
 mod pool;
 mod stalls;
+mod steps;
 
 /// Runs a test on a runtime.
 fn run<T>(future: impl Future<Output = T>) -> T {
