@@ -99,9 +99,15 @@ impl PacketDecoder {
     }
 
     /// Forgets all packets, so that the next one may be any.
-    pub fn reset(&mut self) {
+    ///
+    /// # Errors
+    /// [`BadSound`] if a decoder cannot be opened anew.
+    pub fn reset(&mut self) -> Result<(), BadSound> {
         match self {
-            Self::Symphonia(decoder) => decoder.reset(),
+            Self::Symphonia(decoder) => {
+                decoder.reset();
+                Ok(())
+            }
             Self::Libav(decoder) => decoder.reset(),
         }
     }

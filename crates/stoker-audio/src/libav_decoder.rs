@@ -9,7 +9,7 @@ use crate::{BadSound, LibavSource};
 const LC_SAMPLES_MAX: usize = 1024;
 
 /// Opens the decoder of a stream.
-type Open = Box<dyn Fn() -> Result<AudioDecoder, DecodeError> + Send>;
+type Open = Box<dyn Fn() -> Result<AudioDecoder, BadSound> + Send>;
 
 /// A decoder of one stream, which gives the samples of each packet at once.
 pub(crate) struct LibavDecoder {
@@ -38,16 +38,17 @@ impl LibavDecoder {
         num_channels: Option<usize>,
     ) -> Result<Self, BadSound> {
         let libav = source.get(kind)?;
-        let (library, extradata) = (libav.clone(), extradata.to_vec());
-        let open: Open = Box::new(move || AudioDecoder::new(&library, codec, &extradata, num_channels));
-        let opened = open().map_err(|error| match error {
-            DecodeError::NoDecoder { .. } => {
-                BadSound::fatal(format!("the file has {kind}: {error}, from {}", libav.place()))
-            }
-            error => error.into(),
+        let (kind, extradata) = (kind.to_string(), extradata.to_vec());
+        let open: Open = Box::new(move || {
+            AudioDecoder::new(&libav, codec, &extradata, num_channels).map_err(|error| match error {
+                DecodeError::NoDecoder { .. } => {
+                    BadSound::fatal(format!("the file has {kind}: {error}, from {}", libav.place()))
+                }
+                error => error.into(),
+            })
         });
         Ok(Self {
-            decoder: opened?,
+            decoder: open()?,
             open,
             samples: AudioBuffer::default(),
             preroll: None,
@@ -86,15 +87,18 @@ impl LibavDecoder {
     }
 
     /// Forgets all packets, so that the next one may be any.
-    pub fn reset(&mut self) {
-        self.decoder.reset();
-        // libavcodec keeps what it knows of replicated bands when it is reset.
-        if self.has_long_packets
-            && let Ok(decoder) = (self.open)()
-        {
-            self.decoder = decoder;
-        }
+    ///
+    /// # Errors
+    /// [`BadSound`] if the decoder of a stream with replicated bands cannot be opened anew.
+    pub fn reset(&mut self) -> Result<(), BadSound> {
         self.is_first = true;
+        // libavcodec keeps what it knows of replicated bands when it is reset.
+        if self.has_long_packets {
+            self.decoder = (self.open)()?;
+        } else {
+            self.decoder.reset();
+        }
+        Ok(())
     }
 
     /// Returns how many samples before a sample are decoded so that the sample is right. `None` if these are all samples:

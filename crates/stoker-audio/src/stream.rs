@@ -133,7 +133,7 @@ impl<'a> Stream<'a> {
     fn reopen(&mut self) -> Result<(), BadSound> {
         if !self.is_fresh {
             self.reader = open_reader(self.file, self.container)?;
-            self.decoder.reset();
+            self.decoder.reset()?;
             self.is_fresh = true;
             if let SamplePosition::Counted(next) = &mut self.clock {
                 *next = None;
@@ -179,8 +179,7 @@ impl Blocks for Stream<'_> {
             let to = SeekTo::Timestamp { ts: Timestamp::new(wanted), track_id: self.track_id };
             self.is_fresh = false;
             if self.reader.seek(SeekMode::Accurate, to).is_ok_and(|found| found.actual_ts.get() <= wanted) {
-                self.decoder.reset();
-                return Ok(());
+                return self.decoder.reset();
             }
         }
         self.reopen()

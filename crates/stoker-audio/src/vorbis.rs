@@ -63,14 +63,13 @@ impl<'a> Vorbis<'a> {
             }
             self.begin = begin;
         }
-        self.restart(0);
-        Ok(())
+        self.restart(0)
     }
 
-    fn restart(&mut self, page: usize) {
+    fn restart(&mut self, page: usize) -> Result<(), BadSound> {
         self.packets = Packets::new(&self.stream, page);
-        self.decoder.reset();
         self.next = self.begin;
+        self.decoder.reset()
     }
 
     /// The granule of the first sample of the sound.
@@ -88,11 +87,10 @@ impl Blocks for Vorbis<'_> {
         let anchor = self.stream.pages.iter().rposition(ends_before);
         let before = anchor.and_then(|anchor| self.stream.page_before_end(anchor));
         let (Some(anchor), Some(before)) = (anchor, before) else {
-            self.restart(0);
-            return Ok(());
+            return self.restart(0);
         };
         let end = self.stream.pages.get(anchor).and_then(|page| page.granule).unwrap_or(0);
-        self.restart(before);
+        self.restart(before)?;
         while let Some(packet) = self.packets.next(&self.stream.pages)? {
             if packet.ends_page == Some(anchor) {
                 let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet.bytes);
