@@ -1,7 +1,7 @@
 //! The options that define the tensor of a clip.
 
 use serde::{Deserialize, Serialize};
-use stoker_decode::{Interpolation, Orientation};
+use stoker_decode::{Interpolation, Number, Orientation};
 use stoker_types::ColumnClip;
 
 use crate::{Error, Result, Start, VideoIndex};
@@ -48,13 +48,22 @@ pub struct VideoClip {
     pub pixels_max: u64,
 }
 
-/// The start that a column gives.
+/// The place in a video that a column gives: a frame in columns of integers, a time in columns of floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Position {
     /// A position in presentation order, counted from 0.
     Frame(i64),
     /// A time in seconds.
     Seconds(f64),
+}
+
+impl From<Number> for Position {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Whole(frame) => Position::Frame(frame),
+            Number::Real(seconds) => Position::Seconds(seconds),
+        }
+    }
 }
 
 /// The order of a tensor's dimensions.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use stoker_decode::{BadValue, Error as DecodeError, Number, OutputSpec, Row, ValueDecoder, draw_start, write_number};
+use stoker_decode::{BadValue, Error as DecodeError, OutputSpec, Row, ValueDecoder, draw_start, write_number};
 use stoker_libav::Libav;
 use stoker_video::{BadVideo, ByteSource, ClipBytes, Decoders, Position, Video, VideoClip, VideoIndex};
 
@@ -43,13 +43,7 @@ impl ClipDecoder {
         outputs: [&mut [u8]; 3],
     ) -> Result<(), BadVideo> {
         let [tensor, length, mask] = outputs;
-        let position = |number: &Option<Number>| {
-            number.map(|number| match number {
-                Number::Whole(frame) => Position::Frame(frame),
-                Number::Real(seconds) => Position::Seconds(seconds),
-            })
-        };
-        let positions: Vec<Option<Position>> = row.parameters.iter().map(position).collect();
+        let positions: Vec<Option<Position>> = row.parameters.iter().map(|number| number.map(Position::from)).collect();
         let (draw, _) = draw_start(row.seed);
         let frames = self.clip.frames_of_row(video.index, &positions, draw)?;
         let idle = self.idle.lock().pop();

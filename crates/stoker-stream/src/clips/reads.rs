@@ -213,13 +213,7 @@ impl ClipReads<'_> {
             // The index was made of another file, and says nothing about this one.
             return Ok(None);
         }
-        let position = |number: &Option<Number>| {
-            number.map(|number| match number {
-                Number::Whole(frame) => Position::Frame(frame),
-                Number::Real(seconds) => Position::Seconds(seconds),
-            })
-        };
-        let positions: Vec<Option<Position>> = numbers.iter().map(position).collect();
+        let positions: Vec<Option<Position>> = numbers.iter().map(|number| number.map(Position::from)).collect();
         let chosen = self.column.clip.frames_of_row(index.index(), &positions, draw);
         let packets = chosen.ok().map(|frames| frames.packets(index.index()));
         let gap = if file.local().is_some() { LOCAL_GAP_BYTES } else { REMOTE_GAP_BYTES };

@@ -1,5 +1,7 @@
 //! Which frames a clip has.
 
+use stoker_decode::Number;
+
 use super::{index, plain};
 use crate::{Layout, Position, Start, VideoClip, VideoIndex};
 
@@ -55,8 +57,8 @@ fn offsets_choose_the_nearest_frames_and_mark_those_outside() {
         ..VideoClip::new(5)
     };
     clip.validate().expect("valid options");
-    for column in [Position::Frame(2), Position::Seconds(0.08)] {
-        let frames = clip.frames_of(&video, Some(column), 0).expect("frames");
+    for column in [Number::Whole(2), Number::Real(0.08)] {
+        let frames = clip.frames_of(&video, Some(column.into()), 0).expect("frames");
         assert_eq!(frames.positions(), [0, 1, 2, 3, 19]);
         assert_eq!(frames.valid(), [false, true, true, true, false]);
     }
