@@ -10,7 +10,7 @@ use stoker_lake::{ChangeNote, CommitKey, CommitMode, LakeStore, RowChange, Write
 use stoker_sql::Engine;
 use stoker_types::{SnapshotRef, StatementOutcome, TableName};
 
-use crate::writes::{NewTableWriter, RowNames, assign_all, counted, refuse_view, stored_schema};
+use crate::writes::{NewRows, NewTableWriter, RowNames, assign_all, counted, refuse_view, stored_schema};
 use crate::{Error, Result};
 
 /// The kind of statement in messages and outcomes.
@@ -121,7 +121,8 @@ impl BulkInsert {
                 change.insert(&assign_all(KIND, &columns, &sources, batch.columns(), batch.num_rows(), rows)?).await?
             }
             Rows::New { writer, .. } => {
-                writer.write(&sources, batch.columns(), batch.num_rows(), self.num_rows).await?;
+                let (values, num_rows) = (batch.columns().to_vec(), batch.num_rows());
+                writer.write(NewRows { sources, values, num_rows, first_row: self.num_rows }).await?;
             }
         }
         self.num_rows += batch.num_rows() as u64;

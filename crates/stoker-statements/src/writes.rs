@@ -36,7 +36,7 @@ use stoker_types::{ErrorKind, ParamValue, ProgressSink, SnapshotRef, StatementOu
 pub(crate) use self::assignment::{RowNames, assign_all};
 use self::attempts::Attempts;
 pub(crate) use self::create_table::stored_schema;
-pub(crate) use self::new_table::NewTableWriter;
+pub(crate) use self::new_table::{NewRows, NewTableWriter};
 pub use self::views::refuse_view;
 use crate::{Error, Result, refuse_params, table_name};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_clock::Environment;
 use stoker_columns::{CompressedTensor, fit, target_schema, with_codec};
@@ -112,4 +112,23 @@ async fn bulk_inserts_into_new_tables_make_dictionaries() {
         assert_eq!(insert.commit().await.expect("a version").version, Some(version));
         assert!(checked(&fixture, "t", 400).await.dictionary.is_some());
     }
+}
+
+#[tokio::test]
+async fn rows_that_wait_for_a_dictionary_and_do_not_fit_are_named() {
+    let fixture = Fixture::new(1).await;
+    let (rows, environment) = (rows(400), Environment::default());
+    let schema = rows.schema();
+    let (create, fail) = (IfMissing::Create, IfPresent::Fail);
+    let begun = BulkInsert::begin(&fixture.engine, &environment, name("t"), &schema, create, fail);
+    let mut insert = begun.await.expect("an insert");
+    insert.write(&rows.slice(0, 200)).await.expect("rows");
+    // Rows whose ids are texts, which are cast when the files are begun.
+    let texts = (200..400).map(|id| if id == 250 { "none".to_string() } else { id.to_string() });
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+    let vectors = rows.slice(200, 200)["emb"].clone();
+    insert.write(&RecordBatch::try_from_iter([("id", ids), ("emb", vectors)]).expect("a batch")).await.expect("rows");
+    let error = insert.commit().await.expect_err("a text that is no number").to_string();
+    assert!(error.contains("column id, row 251") && error.contains("none"), "{error}");
+    assert!(!fixture.engine.lake().has_table(&name("t")).await.expect("an answer"));
 }

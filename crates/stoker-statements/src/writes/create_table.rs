@@ -13,7 +13,7 @@ use stoker_sql::SqlQuery;
 use stoker_types::{Snapshot, SnapshotRef, StatementOutcome, TableName};
 
 use super::insert::reads;
-use super::new_table::NewTableWriter;
+use super::new_table::{NewRows, NewTableWriter};
 use super::{Execution, counted, outcome, types};
 use crate::{Error, Result, table_name};
 
@@ -124,7 +124,8 @@ impl Creating<'_> {
         let mut batches = query.execute_for_lake().await?;
         let mut num_rows = 0;
         while let Some(batch) = batches.try_next().await.map_err(stoker_sql::Error::from)? {
-            writer.write(&sources, batch.columns(), batch.num_rows(), num_rows).await?;
+            let (sources, values) = (sources.clone(), batch.columns().to_vec());
+            writer.write(NewRows { sources, values, num_rows: batch.num_rows(), first_row: num_rows }).await?;
             num_rows += batch.num_rows() as u64;
             self.execution.tell_rows("writing the rows", num_rows);
         }

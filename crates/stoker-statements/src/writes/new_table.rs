@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat;
 use stoker_columns::{CompressedTensor, may_have_dictionaries, with_dictionaries};
 use stoker_lake::{LakeStore, TableWriter, WriteOptions};
@@ -26,16 +26,26 @@ pub(crate) struct NewTableWriter {
     /// `None` until there are enough rows, where dictionaries are made of them.
     writer: Option<TableWriter>,
     /// The rows until then, and their bytes.
-    first: Vec<FirstRows>,
+    first: Vec<NewRows>,
     first_bytes: usize,
 }
 
-/// Rows that wait for the files to be begun.
-struct FirstRows {
-    sources: Vec<Option<usize>>,
-    values: Vec<ArrayRef>,
-    num_rows: usize,
-    first_row: u64,
+/// Rows of a new table.
+pub(crate) struct NewRows {
+    /// For each column of the table the index of its values. It is the same for all rows of a table.
+    pub sources: Vec<Option<usize>>,
+    /// Arrays of `num_rows` values.
+    pub values: Vec<ArrayRef>,
+    pub num_rows: usize,
+    /// The number of rows before these, for messages.
+    pub first_row: u64,
+}
+
+impl NewRows {
+    /// Returns the values of a column of the table, which is named by its index; `None` if the rows have none.
+    fn values_of(&self, column: usize) -> Option<&ArrayRef> {
+        self.values.get(self.sources.get(column).copied().flatten()?)
+    }
 }
 
 /// The number of rows of which dictionaries are made. Queries return rows with large values some dozens at a time.
@@ -65,45 +75,32 @@ impl NewTableWriter {
         &self.columns
     }
 
-    /// Writes rows, the first of which has the number `first_row`. `sources` tells for each column of the table the index of
-    /// its values in `values`; it is the same for all rows.
+    /// Writes rows.
     ///
     /// # Errors
     /// A value that does not fit, with its column and row; storage errors.
-    pub async fn write(
-        &mut self,
-        sources: &[Option<usize>],
-        values: &[ArrayRef],
-        num_rows: usize,
-        first_row: u64,
-    ) -> Result<()> {
+    pub async fn write(&mut self, rows: NewRows) -> Result<()> {
         if self.writer.is_some() {
-            return self.assign(sources, values, num_rows, first_row).await;
+            return self.assign(rows).await;
         }
-        if num_rows > 0 {
-            self.first_bytes += values.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
-            self.first.push(FirstRows { sources: sources.to_vec(), values: values.to_vec(), num_rows, first_row });
+        if rows.num_rows > 0 {
+            self.first_bytes += rows.values.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+            self.first.push(rows);
         }
         let num_rows: usize = self.first.iter().map(|rows| rows.num_rows).sum();
         if num_rows >= FIRST_ROWS || self.first_bytes >= FIRST_BYTES_MAX { self.open().await } else { Ok(()) }
     }
 
     /// Writes rows of a table whose files are begun.
-    async fn assign(
-        &mut self,
-        sources: &[Option<usize>],
-        values: &[ArrayRef],
-        num_rows: usize,
-        first_row: u64,
-    ) -> Result<()> {
-        let mut values = values.to_vec();
-        for (renewed, source) in self.renewed.iter().zip(sources) {
-            if let (Some(tensor), Some(place)) = (renewed, source.and_then(|source| values.get_mut(source))) {
+    async fn assign(&mut self, mut rows: NewRows) -> Result<()> {
+        for (renewed, source) in self.renewed.iter().zip(&rows.sources) {
+            if let (Some(tensor), Some(place)) = (renewed, source.and_then(|source| rows.values.get_mut(source))) {
                 *place = self.tensors(tensor, place)?;
             }
         }
-        let rows = RowNames::From(first_row);
-        let batch = assign_all(self.kind, &self.columns, sources, &values, num_rows, rows)?;
+        let NewRows { sources, values, num_rows, first_row } = &rows;
+        let names = RowNames::From(*first_row);
+        let batch = assign_all(self.kind, &self.columns, sources, values, *num_rows, names)?;
         match &mut self.writer {
             Some(writer) => Ok(writer.write(&batch).await?),
             None => Err(Error::internal("a new table without a writer")),
@@ -131,51 +128,43 @@ impl NewTableWriter {
     /// Begins the files, with dictionaries that are made of the rows so far, and writes these.
     async fn open(&mut self) -> Result<()> {
         let first = std::mem::take(&mut self.first);
-        if let Some(FirstRows { sources, values, .. }) = first.first() {
-            let joined = |place: usize| {
-                let parts = first.iter().filter_map(|rows| rows.values.get(place).map(AsRef::as_ref));
-                concat(&parts.collect::<Vec<&dyn Array>>()).map_err(|source| Error::internal(source.to_string()))
-            };
-            let joined = (0..values.len()).map(joined).collect::<Result<Vec<_>>>()?;
-            self.make_dictionaries(sources, &joined)?;
-        }
+        self.make_dictionaries(&first)?;
         self.writer = Some(self.lake.writer(&self.name, &self.columns, false, WriteOptions::default()).await?);
-        for FirstRows { sources, values, num_rows, first_row } in first {
-            self.assign(&sources, &values, num_rows, first_row).await?;
+        for rows in first {
+            self.assign(rows).await?;
         }
         Ok(())
     }
 
-    /// Gives columns of small compressed tensors dictionaries, which are made of the first rows. A column that is copied has
+    /// Gives columns of small compressed tensors dictionaries, which are made of these rows. A column that is copied has
     /// frames, of which tensors are made for that.
-    fn make_dictionaries(&mut self, sources: &[Option<usize>], values: &[ArrayRef]) -> Result<()> {
-        let num_rows = values.first().map_or(0, |array| array.len());
-        let (mut fields, mut columns) = (Vec::new(), Vec::new());
-        let mut frames = vec![None; self.columns.fields().len()];
-        for (index, field) in self.columns.fields().iter().enumerate() {
-            let found = sources.get(index).copied().flatten().and_then(|source| values.get(source));
-            // Columns that get no dictionary do not matter here.
-            let mut column = found.cloned().unwrap_or_else(|| arrow_array::new_null_array(field.data_type(), num_rows));
+    fn make_dictionaries(&mut self, rows: &[NewRows]) -> Result<()> {
+        let internal = |source: ArrowError| Error::internal(source.to_string());
+        let mut fields: Vec<FieldRef> = self.columns.fields().to_vec();
+        for (index, field) in fields.iter_mut().enumerate() {
+            let target = Schema::new(vec![field.clone()]);
+            let parts = rows.iter().filter_map(|rows| rows.values_of(index).map(AsRef::as_ref));
+            let parts = parts.collect::<Vec<&dyn Array>>();
+            if parts.is_empty() || !may_have_dictionaries(&target) {
+                continue;
+            }
+            let (mut column, mut frames) = (concat(&parts).map_err(internal)?, None);
             if is_frames(column.data_type())
-                && may_have_dictionaries(&Schema::new(vec![field.clone()]))
                 && let Some(tensor) = CompressedTensor::try_of(field).ok().flatten()
             {
                 column = self.tensors(&tensor, &column)?;
-                frames[index] = Some(tensor);
+                frames = Some(tensor);
             }
-            fields.push(Field::new(field.name(), column.data_type().clone(), true));
-            columns.push(column);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
-        let first = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
-        let first = first.map_err(|source| Error::internal(source.to_string()))?;
-        let shared = with_dictionaries(&self.columns, &first);
-        for (index, tensor) in frames.into_iter().enumerate() {
-            if shared.fields().get(index) != self.columns.fields().get(index) {
-                self.renewed[index] = tensor;
+            let first = RecordBatch::try_from_iter([(field.name(), column)]).map_err(internal)?;
+            let shared = with_dictionaries(&target, &first);
+            if let Some(made) = shared.fields().first()
+                && *made != *field
+            {
+                self.renewed[index] = frames;
+                *field = made.clone();
             }
         }
-        self.columns = shared;
+        self.columns = Arc::new(Schema::new_with_metadata(fields, self.columns.metadata().clone()));
         Ok(())
     }
 
