@@ -110,10 +110,13 @@ impl NewTableWriter {
     /// Returns the writer of all rows.
     ///
     /// # Errors
-    /// Storage errors.
+    /// As for [`NewTableWriter::write`]. The rows are discarded then.
     pub async fn into_writer(mut self) -> Result<TableWriter> {
-        if self.writer.is_none() {
-            self.open().await?;
+        if self.writer.is_none()
+            && let Err(error) = self.open().await
+        {
+            self.abort().await;
+            return Err(error);
         }
         self.writer.ok_or_else(|| Error::internal("a new table without a writer"))
     }
