@@ -50,6 +50,11 @@ pub trait RowFiles: fmt::Debug + Send + Sync {
     /// The names of the files, in the order of their rows.
     fn files(&self) -> &[String];
 
+    /// The classes in the order of their labels, if the rows have columns `label` and `label_name` of the folders' names.
+    fn classes(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Begins to read a file, by its index.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ mod inspection;
 mod job;
 mod journal;
 mod known_files;
+mod labels;
 mod options;
 mod parquet_files;
 mod parquet_rows;

@@ -48,6 +48,11 @@ impl ClassFolders {
         self.labels.is_some()
     }
 
+    /// Returns the classes in the order of their labels.
+    pub fn names(&self) -> Option<Vec<String>> {
+        self.labels.as_ref().map(|labels| labels.keys().cloned().collect())
+    }
+
     /// Returns the class and the split of a file that was given to [`ClassFolders::of`]. What the folder lacks is empty.
     pub fn class_of<'a>(&self, name: &'a str) -> ClassOf<'a> {
         let (split, class) = parts(name, self.has_splits);

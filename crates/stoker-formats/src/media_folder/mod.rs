@@ -10,15 +10,10 @@
 //! sounds or videos lie in folders of classes; `path`: the path below the folder, with `/`; and `split`, if all folders of
 //! the first level have names of splits. No column is nullable. Hidden files are left out.
 //!
-//! A file is a row, and batches have many rows: consecutive files are one file of [`RowFiles`], whose name is that of the
-//! first one. A group has at most 512 files and 64 MiB, unless one file alone is larger. A [`BadRow`](crate::BadRow) is
-//! counted from the start of its group, and its reason begins with the path.
-//!
 //! The first bytes of sounds and videos are checked, and the index of the frames of videos. `files` takes any bytes, and is
 //! used by its name only.
 
 mod classes;
-mod group;
 mod magic;
 mod reader;
 
@@ -28,7 +23,6 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use stoker_columns::encoded_video::with_video_index;
 
 use self::classes::ClassFolders;
-use self::group::{MediaFile, groups};
 use self::reader::{MediaReader, MediaSource};
 use crate::{Error, FileFormat, Folder, FormatOptions, Result, RowFiles, RowReader};
 use stoker_files::file_names::{base, ending, is_hidden};
@@ -80,27 +74,15 @@ impl FolderMedia {
         (!names.is_empty()).then_some(names)
     }
 
-    fn plan(self, folder: Arc<dyn Folder>, names: &[String], options: &FormatOptions) -> Result<Box<dyn RowFiles>> {
+    fn plan(self, folder: Arc<dyn Folder>, names: Vec<String>, options: &FormatOptions) -> Result<Box<dyn RowFiles>> {
         refuse_media(options)?;
         if self != FolderMedia::Any {
             refuse_metadata(folder.as_ref())?;
         }
-        let file = |name: &String| match folder.file(name) {
-            Some(file) => Ok(MediaFile { name: name.clone(), bytes: file.bytes }),
-            None => Err(Error::read(name, std::io::ErrorKind::NotFound.into())),
-        };
-        let files = names.iter().map(file).collect::<Result<Vec<_>>>()?;
-        let classes = ClassFolders::of(names, self);
-        let groups = groups(files);
-        let names = groups.iter().filter_map(|group| Some(group.first()?.name.clone())).collect();
-        Ok(Box::new(MediaFiles {
-            schema: self.schema(&classes),
-            folder,
-            media: self,
-            classes: Arc::new(classes),
-            groups,
-            names,
-        }))
+        let classes = ClassFolders::of(&names, self);
+        let schema = self.schema(&classes);
+        let source = Arc::new(MediaSource { folder, media: self, schema, classes });
+        Ok(Box::new(MediaFiles { source, names }))
     }
 
     fn schema(self, classes: &ClassFolders) -> SchemaRef {
@@ -138,37 +120,31 @@ fn refuse_metadata(folder: &dyn Folder) -> Result<()> {
     }
 }
 
-/// Groups of files.
+/// Files, each of which is a row.
 #[derive(Debug)]
 struct MediaFiles {
-    folder: Arc<dyn Folder>,
-    media: FolderMedia,
-    schema: SchemaRef,
-    classes: Arc<ClassFolders>,
-    groups: Vec<Arc<[MediaFile]>>,
+    source: Arc<MediaSource>,
     names: Vec<String>,
 }
 
 impl RowFiles for MediaFiles {
     fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+        self.source.schema.clone()
     }
 
     fn files(&self) -> &[String] {
         &self.names
     }
 
+    fn classes(&self) -> Option<Vec<String>> {
+        self.source.classes.names()
+    }
+
     fn read(&self, file: usize) -> Result<Box<dyn RowReader>> {
-        let Some(group) = self.groups.get(file) else {
-            return Err(Error::malformed("the folder", format!("it has no group {file} of files")));
+        let Some(name) = self.names.get(file) else {
+            return Err(Error::malformed("the folder", format!("it has no file {file}")));
         };
-        Ok(Box::new(MediaReader::new(MediaSource {
-            folder: self.folder.clone(),
-            media: self.media,
-            schema: self.schema.clone(),
-            classes: self.classes.clone(),
-            files: group.clone(),
-        })))
+        Ok(Box::new(MediaReader::new(self.source.clone(), name)))
     }
 }
 
@@ -193,7 +169,7 @@ macro_rules! folder_format {
                 files: Vec<String>,
                 options: &FormatOptions,
             ) -> Result<Box<dyn RowFiles>> {
-                $media.plan(folder, &files, options)
+                $media.plan(folder, files, options)
             }
         }
     };

@@ -1,129 +1,91 @@
-//! Reads media files as rows.
+//! Reads a media file as a row.
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, StringArray};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::FolderMedia;
-use super::classes::{ClassFolders, ClassOf};
-use super::group::MediaFile;
-use crate::{BadRow, Error, Folder, Result, RowBatch, RowReader};
+use super::classes::ClassFolders;
+use crate::{Error, Folder, Result, RowBatch, RowReader};
 
 /// The most bytes of a file, which is a value in memory.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// A group of files, and what their rows have.
+/// A folder of files, and what their rows have.
 #[derive(Debug)]
 pub(super) struct MediaSource {
     pub folder: Arc<dyn Folder>,
     pub media: FolderMedia,
     pub schema: SchemaRef,
-    pub classes: Arc<ClassFolders>,
-    pub files: Arc<[MediaFile]>,
+    pub classes: ClassFolders,
 }
 
-/// Reads a group of files.
+/// Reads a file, which is one row.
 #[derive(Debug)]
 pub(super) struct MediaReader {
-    source: MediaSource,
-    /// The index of the next file in the group.
-    next: usize,
-}
-
-/// The files of a batch.
-#[derive(Default)]
-struct MediaValues<'a> {
-    bytes: Vec<u8>,
-    ends: Vec<i64>,
-    names: Vec<&'a str>,
+    source: Arc<MediaSource>,
+    /// The file; `None` after it was read.
+    name: Option<String>,
 }
 
 impl MediaReader {
-    pub fn new(source: MediaSource) -> Self {
-        Self { source, next: 0 }
+    pub fn new(source: Arc<MediaSource>, name: &str) -> Self {
+        Self { source, name: Some(name.to_string()) }
     }
 }
 
 impl RowReader for MediaReader {
-    fn next(&mut self, bytes_max: usize) -> Result<Option<RowBatch>> {
-        let source = &self.source;
-        let (mut values, mut bad, mut source_bytes) = (MediaValues::default(), Vec::new(), 0u64);
-        let first = self.next;
-        while let Some(file) = source.files.get(self.next) {
-            let bytes = (values.bytes.len() as u64).saturating_add(file.bytes);
-            if self.next > first && bytes > bytes_max as u64 {
-                break;
-            }
-            let row = self.next as u64;
-            self.next += 1;
-            let before = values.bytes.len();
-            match source.add(file, &mut values.bytes) {
-                Ok(()) => {
-                    values.ends.push(i64::try_from(values.bytes.len()).unwrap_or(i64::MAX));
-                    values.names.push(&file.name);
-                    source_bytes = source_bytes.saturating_add((values.bytes.len() - before) as u64);
-                }
-                Err(reason) => {
-                    values.bytes.truncate(before);
-                    bad.push(BadRow { row, reason: format!("{}: {reason}", file.name) });
-                }
-            }
-        }
-        if self.next == first {
-            return Ok(None);
-        }
-        let name = source.files.first().map_or("", |file| file.name.as_str());
-        let batch = source.batch(values);
-        let batch = batch.map_err(|error| Error::malformed(name, format!("rows could not become a batch: {error}")))?;
-        Ok(Some(RowBatch { batch, bad, source_bytes }))
+    fn next(&mut self, _bytes_max: usize) -> Result<Option<RowBatch>> {
+        let Some(name) = self.name.take() else { return Ok(None) };
+        let bytes = self.source.read(&name)?;
+        let source_bytes = bytes.len() as u64;
+        let batch = self.source.row(&name, bytes);
+        let batch = batch.map_err(|error| Error::malformed(&name, format!("it could not become a row: {error}")))?;
+        Ok(Some(RowBatch { batch, bad: Vec::new(), source_bytes }))
     }
 }
 
 impl MediaSource {
-    /// Adds the bytes of a file.
-    ///
-    /// # Errors
-    /// Why the file cannot be a row. Some of its bytes may have been added.
-    fn add(&self, file: &MediaFile, values: &mut Vec<u8>) -> Result<(), String> {
-        let open = self.folder.open(&file.name).map_err(|error| format!("it could not be opened: {error}"))?;
-        if open.size() != file.bytes {
-            return Err(format!("it has {} bytes, and had {} when the folder was listed", open.size(), file.bytes));
+    /// Reads and checks a file.
+    fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let malformed = |reason: String| Error::malformed(name, reason);
+        let listed = self.folder.file(name).ok_or_else(|| Error::read(name, std::io::ErrorKind::NotFound.into()))?;
+        let open = self.folder.open(name).map_err(|source| Error::read(name, source))?;
+        if open.size() != listed.bytes {
+            let (now, then) = (open.size(), listed.bytes);
+            return Err(malformed(format!("it has {now} bytes, and had {then} when the folder was listed")));
         }
-        let length = usize::try_from(file.bytes).ok().filter(|_| file.bytes <= FILE_BYTES_MAX);
+        let length = usize::try_from(listed.bytes).ok().filter(|_| listed.bytes <= FILE_BYTES_MAX);
         let Some(length) = length else {
-            return Err(format!("it has {} bytes; the most are {FILE_BYTES_MAX}", file.bytes));
+            return Err(malformed(format!("it has {} bytes; the most are {FILE_BYTES_MAX}", listed.bytes)));
         };
-        values.try_reserve_exact(length).map_err(|error| format!("its {length} bytes do not fit memory: {error}"))?;
-        let start = values.len();
-        values.resize(start + length, 0);
-        let into = values.get_mut(start..).unwrap_or_default();
-        open.read_at(0, into).map_err(|error| format!("it could not be read: {error}"))?;
-        self.media.check(into)
+        let mut bytes = Vec::new();
+        let full = |error| malformed(format!("its {length} bytes do not fit memory: {error}"));
+        bytes.try_reserve_exact(length).map_err(full)?;
+        bytes.resize(length, 0);
+        open.read_at(0, &mut bytes).map_err(|source| Error::read(name, source))?;
+        self.media.check(&bytes).map_err(malformed)?;
+        Ok(bytes)
     }
 
-    fn batch(&self, values: MediaValues<'_>) -> Result<RecordBatch, ArrowError> {
-        let MediaValues { bytes, ends, names } = values;
-        let sizes = ends.iter().scan(0, |before, end| Some(*end - std::mem::replace(before, *end)));
-        let sizes: ArrayRef = Arc::new(sizes.collect::<Int64Array>());
-        let classes: Vec<ClassOf<'_>> = names.iter().map(|name| self.classes.class_of(name)).collect();
-        let texts = |text: for<'a> fn(&ClassOf<'a>) -> &'a str| -> ArrayRef {
-            Arc::new(classes.iter().map(|class| Some(text(class))).collect::<StringArray>())
-        };
-        let offsets: ScalarBuffer<i64> = std::iter::once(0).chain(ends).collect();
-        let mut media = Some((OffsetBuffer::new(offsets), Buffer::from_vec(bytes)));
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
-        for field in self.schema.fields() {
-            columns.push(match (field.name().as_str(), media.take()) {
-                (_, Some((offsets, bytes))) => Arc::new(LargeBinaryArray::try_new(offsets, bytes, None)?),
-                ("label", None) => Arc::new(classes.iter().map(|class| Some(class.label)).collect::<Int64Array>()),
-                ("label_name", None) => texts(|class| class.class),
-                ("split", None) => texts(|class| class.split),
-                ("size", None) => sizes.clone(),
-                (_, None) => Arc::new(names.iter().map(|name| Some(*name)).collect::<StringArray>()),
-            });
-        }
+    /// Makes the row of a file.
+    fn row(&self, name: &str, bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
+        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        let class = self.classes.class_of(name);
+        let number = |value: i64| -> ArrayRef { Arc::new(Int64Array::from_value(value, 1)) };
+        let text = |value: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values([value])) };
+        let media = LargeBinaryArray::try_new(OffsetBuffer::new(vec![0, size].into()), Buffer::from_vec(bytes), None)?;
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(media)];
+        // The first field is that of the media.
+        columns.extend(self.schema.fields().iter().skip(1).map(|field| match field.name().as_str() {
+            "label" => number(class.label),
+            "label_name" => text(class.class),
+            "split" => text(class.split),
+            "size" => number(size),
+            _ => text(name),
+        }));
         RecordBatch::try_new(self.schema.clone(), columns)
     }
 }

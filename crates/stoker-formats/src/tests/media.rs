@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use stoker_columns::{kind_of, video_index_of};
 
-use super::{MemoryFolder, plan, read_file, read_in, refuses, rows};
-use crate::{AnyFilesFormat, AudioFolderFormat, FileFormat, VideoFolderFormat, format_named, format_of};
+use super::{MemoryFolder, plan, read_file, refuses, rows};
+use crate::{AnyFilesFormat, AudioFolderFormat, FileFormat, RowFiles, VideoFolderFormat, format_named, format_of};
 
 fn texts(rows: &RecordBatch, column: &str) -> Vec<String> {
     let column = rows.column_by_name(column).unwrap();
@@ -25,6 +25,11 @@ fn columns(rows: &RecordBatch) -> Vec<String> {
 
 fn sound(name: &str) -> (&str, Vec<u8>) {
     (name, [b"fLaC", name.as_bytes()].concat())
+}
+
+/// Why a file cannot be read.
+fn reason(files: &dyn RowFiles, file: usize) -> String {
+    read_file(files.read(file).unwrap().as_mut(), 1 << 20).expect_err("a bad file").to_string()
 }
 
 #[test]
@@ -82,24 +87,27 @@ fn sounds_begin_as_sounds() {
     let wrong: [&[u8]; 5] = [b"", b"RIFF\0\0\0\0AVI LIST", b"<html>", b"\xff\xd8\xff\xe0", b"\xff\xff\xff\xff"];
     let files = wrong.iter().zip(10..).map(|(file, index)| (format!("{index}.mp3"), file.to_vec()));
     let folder = MemoryFolder::new(files.chain([("20.mp3".to_string(), b"fLaC".to_vec())]));
-    let (rows, bad) = read_in(&AudioFolderFormat, folder, 1 << 20).unwrap();
-    assert_eq!(texts(&rows, "path"), ["20.mp3"]);
-    assert_eq!(bad.iter().map(|bad| bad.row).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    assert_eq!(bad[0].reason, "10.mp3: it is no sound: it has no bytes");
-    assert_eq!(bad[2].reason, "12.mp3: it is no sound: it has 6 bytes that begin with \"<html>\"");
+    let files = plan(&AudioFolderFormat, folder).unwrap();
+    assert_eq!(files.files(), ["10.mp3", "11.mp3", "12.mp3", "13.mp3", "14.mp3", "20.mp3"]);
+    assert_eq!(reason(files.as_ref(), 0), "10.mp3: it is no sound: it has no bytes");
+    assert_eq!(reason(files.as_ref(), 2), "12.mp3: it is no sound: it has 6 bytes that begin with \"<html>\"");
+    for wrong in [1, 3, 4] {
+        assert!(reason(files.as_ref(), wrong).contains("it is no sound"));
+    }
+    let (good, _) = read_file(files.read(5).unwrap().as_mut(), 1 << 20).unwrap();
+    assert_eq!(texts(&good[0], "path"), ["20.mp3"]);
 }
 
 #[test]
 fn videos_have_the_mark_and_need_an_index() {
     let folder = MemoryFolder::new([("a/x.mp4", b"\0\0\0\x10ftypisom\0\0\0\0".to_vec()), ("a/y.webm", vec![1])]);
-    let files = plan(&VideoFolderFormat, folder.clone()).unwrap();
+    let files = plan(&VideoFolderFormat, folder).unwrap();
     let schema = files.schema();
     assert_eq!(video_index_of(schema.field(0)), Some("video_index"));
     assert_eq!(kind_of(schema.field(0)).name(), "encoded_video");
-    let (rows, bad) = read_in(&VideoFolderFormat, folder, 1 << 20).unwrap();
-    assert_eq!(rows.num_rows(), 0);
-    assert!(bad[0].reason.starts_with("a/x.mp4: it is no video whose frames are known"), "{bad:?}");
-    assert!(bad[1].reason.ends_with("it has 1 bytes that begin with \"\\x01\""), "{bad:?}");
+    let [mp4, webm] = [0, 1].map(|file| reason(files.as_ref(), file));
+    assert!(mp4.starts_with("a/x.mp4: it is no video whose frames are known"), "{mp4}");
+    assert!(webm.ends_with("it has 1 bytes that begin with \"\\x01\""), "{webm}");
 }
 
 #[test]
@@ -127,26 +135,22 @@ fn any_files_are_rows_with_their_sizes() {
 }
 
 #[test]
-fn many_files_are_read_together() {
-    let files = (0..1200).map(|index| (format!("{index:04}.bin"), vec![1; 10]));
-    let files = files.chain([("9998.bin".to_string(), vec![0; 40 << 20]), ("9999.bin".to_string(), vec![0; 40 << 20])]);
-    let files = plan(&AnyFilesFormat, MemoryFolder::new(files)).unwrap();
-    assert_eq!(files.files(), ["0000.bin", "0512.bin", "1024.bin", "9999.bin"]);
-    let mut reader = files.read(1).unwrap();
-    let first = reader.next(1000).unwrap().unwrap();
-    assert_eq!((first.batch.num_rows(), first.source_bytes), (100, 1000));
-    let (rest, _) = read_file(reader.as_mut(), 1 << 20).unwrap();
-    assert_eq!(rest.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [412]);
-    let (last, _) = read_file(files.read(3).unwrap().as_mut(), 1000).unwrap();
-    assert_eq!(last[0].column(0).as_binary::<i64>().value(0).len(), 40 << 20);
+fn each_file_is_known_by_its_name() {
+    let names: Vec<String> = (0..1200).map(|index| format!("{index:04}.bin")).collect();
+    let files = plan(&AnyFilesFormat, MemoryFolder::new(names.iter().map(|name| (name.clone(), vec![1; 10])))).unwrap();
+    assert_eq!(files.files(), names);
+    let mut reader = files.read(7).unwrap();
+    let row = reader.next(1).unwrap().unwrap();
+    assert_eq!((row.batch.num_rows(), row.source_bytes, texts(&row.batch, "path")), (1, 10, vec!["0007.bin".into()]));
+    assert!(reader.next(1).unwrap().is_none());
 }
 
 #[test]
-fn files_that_change_are_bad_rows() {
+fn files_that_change_are_refused() {
     let folder = MemoryFolder::new([sound("a.flac"), sound("b.flac")]).with_changed("a.flac", b"fLaC");
-    let (rows, bad) = read_in(&AudioFolderFormat, folder, 1).unwrap();
-    assert_eq!(texts(&rows, "path"), ["b.flac"]);
-    assert_eq!(bad[0].reason, "a.flac: it has 4 bytes, and had 10 when the folder was listed");
+    let files = plan(&AudioFolderFormat, folder).unwrap();
+    assert_eq!(reason(files.as_ref(), 0), "a.flac: it has 4 bytes, and had 10 when the folder was listed");
+    assert!(read_file(files.read(1).unwrap().as_mut(), 1).is_ok());
 }
 
 #[test]

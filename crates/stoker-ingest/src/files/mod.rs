@@ -33,6 +33,7 @@ pub use recognise::{RecognisedSources, SourceKind, recognise_sources};
 
 use crate::compress::written_schema;
 use crate::job::{Job, blocking, existing};
+use crate::labels::check_labels;
 use crate::{Error, IngestReport, Mode, Progress, Result};
 use plan::{FilePlan, first};
 use units::FilesSource;
@@ -95,9 +96,18 @@ pub(crate) async fn ingest_with(
     digest.update(&json);
     plan.add_to(&mut digest);
     let appended_to = match options.mode {
-        Mode::Append => existing(lake, table).await?.map(|table| table.schema()),
+        Mode::Append => existing(lake, table).await?,
         Mode::Create | Mode::Overwrite => None,
     };
+    if let (Some(table), Some(classes)) = (&appended_to, plan.rows.classes()) {
+        let refuse = |difference: &str, _: &str| {
+            let advice =
+                "labels are the indices of the sorted names of class folders: give the folder with all classes";
+            Error::option("--mode", format!("{difference}; {advice}"))
+        };
+        check_labels(table, &classes, refuse).await?;
+    }
+    let appended_to = appended_to.map(|table| table.schema());
     let schema = written_schema(&plan.schema, &options.compress, appended_to.as_deref())?;
     let schema = match appended_to {
         Some(_) => schema,

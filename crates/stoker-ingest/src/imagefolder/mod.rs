@@ -2,7 +2,6 @@
 
 mod decode;
 mod inspect;
-mod labels;
 mod listing;
 mod rows;
 mod splits;
@@ -18,11 +17,11 @@ use tokio::task::JoinHandle;
 
 use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of, written_schema};
 use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, existing};
+use crate::labels::check_labels;
 use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
 use decode::{Failure, Header, Target, header};
 pub use inspect::inspect_imagefolder;
-use labels::check_labels;
 pub(crate) use listing::EXTENSIONS as IMAGE_ENDINGS;
 use listing::{ImageFile, Listing};
 use rows::{RowBuilder, Rows};
@@ -68,7 +67,11 @@ pub async fn ingest_imagefolder(
         Mode::Create | Mode::Overwrite => None,
     };
     if let Some(table) = &appended_to {
-        check_labels(table, &builder.listing.classes).await?;
+        let refuse = |difference: &str, known: &str| {
+            let order = "give the classes in the order of their labels, beginning with those of the table";
+            Error::option("--classes", format!("{difference}; {order}: {known}"))
+        };
+        check_labels(table, &builder.listing.classes, refuse).await?;
     }
     let appended_to = appended_to.map(|table| table.schema());
     let schema = written_schema(&builder.schema(), &options.compress, appended_to.as_deref())?;

@@ -95,6 +95,33 @@ async fn several_sources_are_one_dataset() {
 }
 
 #[tokio::test]
+async fn sounds_that_are_new_are_appended_with_the_same_labels() {
+    let world = World::new().await;
+    for name in ["bird/b.flac", "cat/a.flac"] {
+        world.put(name, format!("fLaC {name}").as_bytes());
+    }
+    let with = async |options: &FilesOptions| {
+        ingest_files(&world.lake, &[world.source()], &world.table, options, &NoProgress).await
+    };
+    let report = with(&FilesOptions::default()).await.unwrap();
+    assert_eq!((report.rows, report.files), (2, 2));
+    // They are neighbours of the files that the table has.
+    for name in ["bird/a.flac", "bird/c.flac", "cat/b.flac"] {
+        world.put(name, format!("fLaC {name}").as_bytes());
+    }
+    let report = with(&append()).await.unwrap();
+    assert_eq!((report.rows, report.files, report.known_files), (3, 3, 2));
+    let rows = world.rows().await;
+    let paths: Vec<_> = rows["path"].as_string::<i32>().iter().flatten().collect();
+    assert_eq!(paths, ["bird/b.flac", "cat/a.flac", "bird/a.flac", "bird/c.flac", "cat/b.flac"]);
+    assert_eq!(rows["label"].as_primitive::<Int64Type>().values(), &[0, 1, 0, 0, 1]);
+    world.put("ant/a.flac", b"fLaC");
+    let error = with(&append()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("class bird has label 0 in table"), "{error}");
+}
+
+#[tokio::test]
 async fn links_to_files_keep_their_names() {
     let world = World::new().await;
     put_ids(&world, "blobs/1f", 0..3);

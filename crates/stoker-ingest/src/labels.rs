@@ -15,9 +15,13 @@ use crate::{Error, Result};
 /// `label_name`.
 ///
 /// # Errors
-/// [`Error::InvalidOption`], which names the first class or label that differs, and the classes to give; errors of the
-/// lake.
-pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()> {
+/// What `refuse` makes of the first class or label that differs, and of the classes of the table in the order of their
+/// labels, with commas between them; errors of the lake.
+pub(crate) async fn check_labels(
+    table: &Table,
+    classes: &[String],
+    refuse: impl FnOnce(&str, &str) -> Error,
+) -> Result<()> {
     let columns = vec!["label".to_string(), "label_name".to_string()];
     if columns.iter().any(|column| table.schema().field_with_name(column).is_err()) {
         return Ok(()); // The writer reports the missing column.
@@ -40,13 +44,8 @@ pub(super) async fn check_labels(table: &Table, classes: &[String]) -> Result<()
         if here.is_some_and(|here| here != name) || elsewhere.is_some_and(|index| index as i64 != *label) {
             let found = elsewhere.map_or("absent".to_string(), |label| format!("label {label}"));
             let known: Vec<&str> = there.values().map(String::as_str).collect();
-            let reason = format!(
-                "class {name} has label {label} in table {} and is {found} here; give the classes in the order of their \
-                 labels, beginning with those of the table: {}",
-                table.name(),
-                known.join(",")
-            );
-            return Err(Error::option("--classes", reason));
+            let difference = format!("class {name} has label {label} in table {} and is {found} here", table.name());
+            return Err(refuse(&difference, &known.join(",")));
         }
     }
     Ok(())
