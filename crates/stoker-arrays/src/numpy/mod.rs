@@ -17,7 +17,8 @@
 //! A single `.npy` file with a number follows the rule of numbered files, so that a second one has the same column.
 //!
 //! Arrays are read in C's order, batch by batch. Of an array in Fortran's order, a batch costs one read for each element of
-//! a row, at most 1,024; arrays of at most 64 MiB are read into memory first. Arrays with larger rows are refused.
+//! a row, at most 1,024; arrays of at most 64 MiB, and 256 MiB of a `.npz` file, are read into memory first. Other ones are
+//! refused.
 
 mod layout;
 mod npz;

@@ -15,15 +15,25 @@ const AHEAD_BYTES: usize = 32 << 20;
 const STEP_BYTES_MAX: usize = 1 << 20;
 const STEP_BYTES_MIN: usize = 8 << 10;
 
+/// The most bytes of a file's arrays in Fortran's order that are read into memory.
+const LOADED_BYTES_MAX: u64 = 256 << 20;
+
 /// Opens the arrays of a `.npz` file. Members are read beside each other, each from its beginning to its end.
 pub(super) fn npz_blocks(folder: &dyn Folder, name: &str) -> Result<Vec<ArrayBlock>> {
     let file = folder.open(name).map_err(|source| Error::read(name, source))?;
     let members = zip_members(file.as_ref()).map_err(|reason| Error::malformed(name, reason))?;
     let step = (AHEAD_BYTES / members.len().max(1)).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
-    members.iter().map(|member| member_block(name, &file, member, step)).collect()
+    let mut room = LOADED_BYTES_MAX;
+    members.iter().map(|member| member_block(name, &file, member, step, &mut room)).collect()
 }
 
-fn member_block(name: &str, file: &Arc<dyn FileBytes>, member: &ZipMember, step: usize) -> Result<ArrayBlock> {
+fn member_block(
+    name: &str,
+    file: &Arc<dyn FileBytes>,
+    member: &ZipMember,
+    step: usize,
+    room: &mut u64,
+) -> Result<ArrayBlock> {
     let shown = format!("{name}: {}", member.name.escape_debug());
     let Some(column) = member.name.strip_suffix(".npy") else {
         return Err(Error::malformed(&shown, "the member is no .npy file; members of .npz files are arrays"));
@@ -41,7 +51,7 @@ fn member_block(name: &str, file: &Arc<dyn FileBytes>, member: &ZipMember, step:
             let start = member.data_offset(file.as_ref()).map_err(malformed)?;
             fortran_of_file(&shown, &layout, file.clone(), start.saturating_add(offset))?
         }
-        ZipMethod::Stored | ZipMethod::Deflated => fortran_of_stream(&shown, &layout, &mut reader)?,
+        ZipMethod::Stored | ZipMethod::Deflated => fortran_of_stream(&shown, &layout, &mut reader, room)?,
     };
     Ok(block(layout, source))
 }

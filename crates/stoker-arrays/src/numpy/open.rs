@@ -68,9 +68,16 @@ pub(super) fn fortran_of_file(
     Ok(fortran(layout, Arc::new(Bytes::from(bytes)), 0))
 }
 
-/// Returns the rows of an array in Fortran's order that a stream has next.
-pub(super) fn fortran_of_stream(name: &str, layout: &NpyLayout, stream: &mut impl Read) -> Result<Box<dyn RowBytes>> {
+/// Returns the rows of an array in Fortran's order that a stream has next. `room` is the number of bytes that may be read
+/// into memory; those of the array are taken off.
+pub(super) fn fortran_of_stream(
+    name: &str,
+    layout: &NpyLayout,
+    stream: &mut impl Read,
+    room: &mut u64,
+) -> Result<Box<dyn RowBytes>> {
     let num_bytes = loaded_bytes(name, layout)?;
+    *room = room.checked_sub(num_bytes).ok_or_else(|| too_large(name, layout))?;
     let mut bytes = Vec::new();
     stream.take(num_bytes).read_to_end(&mut bytes).map_err(|source| unreadable(name, source))?;
     if bytes.len() as u64 != num_bytes {

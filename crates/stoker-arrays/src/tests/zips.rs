@@ -1,6 +1,6 @@
 //! ZIP files that are wrong.
 
-use super::written::{Packed, npy, wide_zip, zip};
+use super::written::{Packed, fortran_npy, npy, wide_zip, zip};
 use super::{MemoryFolder, refuses};
 use crate::NumpyFormat;
 
@@ -51,6 +51,13 @@ fn members_that_are_no_columns() {
     refuses_zip(zip(&[Packed::stored("x.npy", Vec::new())], b""), &["x.npz: x.npy"]);
     let short = Packed::stored("y.npy", npy("'|u1'", "(2,)", &[0; 2]));
     refuses_zip(zip(&[member(), short], b""), &["2 in y; 50 in x"]);
+}
+
+#[test]
+fn arrays_in_fortrans_order_that_are_too_many_for_memory() {
+    let array = fortran_npy("'|u1'", "(60, 1048576)", &vec![0; 60 << 20]);
+    let members: Vec<_> = (0..5).map(|index| Packed::deflated(&format!("{index}.npy"), array.clone())).collect();
+    refuses_zip(zip(&members, b""), &["x.npz: 4.npy", "too large for memory", "np.ascontiguousarray"]);
 }
 
 #[test]
