@@ -34,7 +34,8 @@ Stoker's tasks. Each makes its own set-up and says what it does.
   cargo xtask demo [local|s3]    the whole path on real images: ingest, query, serve, train, kill, resume, evaluate
   cargo xtask test [FILTER…]     all Rust and Python tests; with filters, only the Rust tests whose name contains one
   cargo xtask test --extras      the tests of JAX and TensorFlow, in a Python environment of their own (2 GB)
-  cargo xtask lint               formatting, clippy, licences, Python, shell scripts, images
+  cargo xtask lint [--quick]     formatting, clippy, licences, Python, shell scripts, images; with --quick, without clippy
+                                 and Python's types, which take minutes
   cargo xtask bench              rates beside their ceilings, and beside other libraries: takes an hour or so
   cargo xtask bench ARGS…        `stoker bench` with these arguments
   cargo xtask bench peers ARGS…  only the other libraries, with later epochs too; --help lists the arguments
@@ -79,7 +80,7 @@ fn run(task: &str, args: &[String]) -> Result<()> {
         "setup" => build::set_up(&workspace, &mut narrator, Targets::Programs).map(drop),
         "demo" => demo::run(&workspace, &mut narrator, args),
         "test" => test::run(&workspace, &mut narrator, args),
-        "lint" => lint::run(&workspace, &mut narrator),
+        "lint" => lint::run(&workspace, &mut narrator, args),
         "bench" => bench::run(&workspace, &mut narrator, args),
         "wheel" => wheel::run(&workspace, &mut narrator, args),
         other => bail!("there is no task {other:?}\n\n{HELP}"),
