@@ -125,10 +125,10 @@ mod tests {
         assert_eq!(kept(&memory), [131_072]);
         assert_eq!(memory.take(70_000).as_ref().len(), 70_000);
         assert_eq!(kept(&memory), [131_072], "the same memory, which is dropped again");
-        let (much, little) = (memory.take(200_000), memory.take(40_000));
+        let (much, little) = (memory.take(200_000), memory.take(32_768));
         assert_eq!(kept(&memory), [131_072], "it is too small for one and too large for the other");
         drop((much, little, memory.take(100)));
-        assert_eq!(kept(&memory), [131_072, 229_376, 65_536]);
+        assert_eq!(kept(&memory), [131_072, 229_376, 32_768]);
     }
 
     #[test]
