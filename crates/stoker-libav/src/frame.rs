@@ -69,6 +69,12 @@ impl<'a> Plane<'a> {
         let row_bytes = self.row_bytes;
         self.bytes.chunks(self.stride.max(1)).map(move |row| row.get(..row_bytes).unwrap_or_default())
     }
+
+    /// Returns a row, counted from the top, or the last one if there are fewer.
+    pub fn row(&self, number: usize) -> &'a [u8] {
+        let start = number.min(self.num_rows.saturating_sub(1)) * self.stride;
+        self.bytes.get(start..start + self.row_bytes).unwrap_or_default()
+    }
 }
 
 /// A decoded frame, which the decoder lends until it is asked for the next one.

@@ -1,14 +1,15 @@
 //! Converts frames to planes of red, green and blue.
 //!
-//! The pixels are near those of libswscale, through which PyAV converts frames: equal or off by one for the usual 8-bit
-//! frames whose chroma is subsampled. libswscale rounds down each product there, and gives all pixels for which a sample
-//! of chroma stands the same colour. With more bits it interpolates chroma.
+//! The pixels are those of libswscale, through which PyAV converts frames, for frames of an even height: of 8 bits, whose
+//! chroma stands for two pixels in a row (`subsampled`), of more bits (`interpolated`), and within one of it for those
+//! that have chroma for each pixel (`full`).
 
 use stoker_libav::{Arrangement, ColorRange, FrameRef, Matrix, Plane};
 
 use crate::BadVideo;
 use crate::factors::Factors;
 use crate::full::full;
+use crate::interpolated::{Interpolated, StepFactors};
 use crate::subsampled::Subsampled;
 
 /// Rows that conversions reuse.
@@ -18,8 +19,10 @@ pub(crate) struct Rows {
     pub chroma: [Vec<i16>; 3],
     /// What luma adds to all colours, for each pixel.
     pub luma: Vec<i16>,
-    /// Interpolated samples of chroma.
+    /// Samples of two rows of chroma, with 15 bits.
     pub samples: [Vec<u16>; 2],
+    /// Interpolated samples of both planes of chroma, with 8 bits.
+    pub values: [Vec<i16>; 2],
 }
 
 /// Converts a frame. Each plane of `rgb` gets a byte for each pixel.
@@ -53,15 +56,18 @@ pub(crate) fn to_rgb(
         }
         (Arrangement::Yuv { log2_width, log2_height }, [luma, us, vs]) => {
             let shifts = (u32::from(log2_width), u32::from(log2_height));
-            let is_left = frame.has_left_chroma && log2_width == 1;
-            let planes = Subsampled { luma, us, vs, is_paired: false, is_left, shifts, width, bits };
-            planes.convert(&factors, [red, green, blue], rows);
+            if bits == 8 && height.is_multiple_of(2) {
+                Subsampled { luma, us, vs, shifts, width }.convert(&factors, [red, green, blue], rows);
+            } else {
+                let is_left = frame.has_left_chroma && log2_width == 1;
+                let planes = Interpolated { luma, us, vs, is_paired: false, is_left, shifts, width, bits };
+                planes.convert(&StepFactors::new(matrix, range), [red, green, blue], rows);
+            }
         }
         (Arrangement::Nv12, [luma, pairs]) => {
-            let shifts = (1, 1);
-            let planes =
-                Subsampled { luma, us: pairs, vs: pairs, is_paired: true, is_left: false, shifts, width, bits };
-            planes.convert(&factors, [red, green, blue], rows);
+            let (us, vs, is_left) = (pairs, pairs, frame.has_left_chroma);
+            let planes = Interpolated { luma, us, vs, is_paired: true, is_left, shifts: (1, 1), width, bits };
+            planes.convert(&StepFactors::new(matrix, range), [red, green, blue], rows);
         }
         _ => return Err(BadVideo::new("a frame does not have the planes of its format")),
     }

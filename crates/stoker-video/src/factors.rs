@@ -18,7 +18,7 @@ impl Factors {
     /// The shares of red and blue of luma have as many digits as in libswscale.
     pub fn new(matrix: Matrix, range: ColorRange) -> Self {
         let (red, blue) = match matrix {
-            Matrix::Bt709 => (0.2125, 0.0721),
+            Matrix::Bt709 => (0.2126, 0.0722),
             Matrix::Fcc => (0.30, 0.11),
             Matrix::Smpte240m => (0.212, 0.087),
             Matrix::Bt2020 => (0.2627, 0.0593),

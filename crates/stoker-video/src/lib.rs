@@ -35,6 +35,7 @@ mod h264;
 mod index;
 mod index_bytes;
 mod input;
+mod interpolated;
 mod mkv;
 mod mp4;
 mod packets;

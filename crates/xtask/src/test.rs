@@ -120,8 +120,9 @@ fn pytest(workspace: &Workspace, python: &Python, folders: &[&str], wheels: &Whe
     command
 }
 
+/// One more than there are processors: tests wait for servers and for the ends of processes a third of their time.
 fn python_processes() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(PYTHON_PROCESSES_MAX)
+    thread::available_parallelism().map_or(1, |processors| processors.get() + 1).min(PYTHON_PROCESSES_MAX)
 }
 
 /// What tests may ask the environment for.
