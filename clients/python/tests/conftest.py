@@ -15,6 +15,9 @@ from s3_store import Store
 
 import stoker
 
+#: The files of tests that take longest, the longest first.
+LONGEST_FILES = ["test_soak.py", "test_trainers.py", "test_agreement.py", "test_bench_python.py", "test_bench_sql.py"]
+
 NUM_ROWS = 101
 SHAPE = (3, 8, 6)
 #: A token of each role, which :func:`tokens_file` writes.
@@ -42,8 +45,9 @@ def expected_image(row: int) -> np.ndarray:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the file that takes longest first: other files run beside it, and nothing waits for it alone at the end."""
-    items.sort(key=lambda item: item.path.name != "test_soak.py")
+    """Puts the files that take longest first: other files run beside them, and nothing waits for one alone at the end."""
+    places = {name: place for place, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(autouse=True)
