@@ -45,7 +45,7 @@ def expected_image(row: int) -> np.ndarray:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the files that take longest first: other files run beside them, and nothing waits for one alone at the end."""
+    """Puts the files that take longest first: others run beside them, and nothing waits for one alone at the end."""
     places = {name: place for place, name in enumerate(LONGEST_FILES)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
