@@ -38,8 +38,23 @@ pub(crate) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Finds the runs of the rows of a page.
-    pub fn add(&mut self, page_rows: &'a PageRows) -> Result<()> {
+    /// Finds the runs of the rows of pages.
+    pub fn of(pages: &'a [PageRows]) -> Result<Self> {
+        let num_rows = pages.iter().map(|page| page.rows.len()).sum();
+        let num_chunks = pages.iter().flat_map(|page| &page.read).map(|read| read.numbers.len()).sum();
+        // Memory that grows step by step takes new memory of the system for each step, in each thread.
+        let mut found = Self {
+            chunks: Vec::with_capacity(num_chunks),
+            runs: Vec::with_capacity(num_rows + num_chunks),
+            lengths: Vec::with_capacity(num_rows),
+            ..Self::default()
+        };
+        pages.iter().try_for_each(|page| found.add(page))?;
+        Ok(found)
+    }
+
+    /// Adds the runs of the rows of a page.
+    fn add(&mut self, page_rows: &'a PageRows) -> Result<()> {
         let PageRows { page, chunks, rows, read } = page_rows;
         let mut open = OpenRows { left: rows, next_index: self.lengths.len(), next_row: 0, row: None };
         self.lengths.resize(self.lengths.len() + rows.len(), 0);

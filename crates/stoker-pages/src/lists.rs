@@ -187,9 +187,7 @@ fn gather<O: OffsetSizeTrait>(
     item: &FieldRef,
     pool: Option<&BufferPool>,
 ) -> Result<ArrayRef> {
-    let mut found = Runs::default();
-    pages.iter().try_for_each(|page| found.add(page))?;
-    let Runs { chunks, runs, lengths, nulls, .. } = found;
+    let Runs { chunks, runs, lengths, nulls, .. } = Runs::of(pages)?;
     let targets = places.map(|places| Targets::new(lengths.len(), places)).transpose()?;
     let lengths_of_rows: Vec<usize> = match places {
         None => lengths,
