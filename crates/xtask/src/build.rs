@@ -41,7 +41,7 @@ pub fn build(workspace: &Workspace, narrator: &mut Narrator, targets: Targets) -
             workspace.target_dir.display(),
             workspace.protoc_name()
         ));
-        narrator.say("the first time this compiles DataFusion and Lance: about 25 minutes on two cores");
+        narrator.say("the first time this compiles DataFusion and Lance: 25 to 45 minutes on two cores");
         let mut cargo = workspace.cargo();
         cargo.arg("build").args(SELECTION);
         if targets == Targets::ProgramsAndTests {
