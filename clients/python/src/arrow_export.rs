@@ -34,11 +34,6 @@ impl ArrowArray {
         Self { array: std::sync::Arc::new(StructArray::from(batch)), schema }
     }
 
-    /// The array.
-    pub(crate) fn array(&self) -> &ArrayRef {
-        &self.array
-    }
-
     /// Wraps a single array without nulls.
     pub(crate) fn from_values(array: ArrayRef) -> Self {
         let field = Field::new("", array.data_type().clone(), false);

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, UInt64Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Field, SchemaRef};
@@ -16,7 +15,8 @@ use stoker_decode::{bucket_row_seed, sample_seed};
 use stoker_session::session::{BatchKey, Fetched};
 use stoker_types::{Digest, ErrorKind, Share, StreamSpec};
 
-use crate::arrow_export::ArrowArray;
+use crate::arrow_export::{ArrowArray, ArrowSchema};
+use crate::batch_columns::BatchColumns;
 use crate::dlpack::TensorColumn;
 use crate::exceptions::error;
 use crate::stream_handle::pairs;
@@ -33,7 +33,7 @@ static PADDED_MEMORY: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(PA
 /// One rank's rows of one global batch.
 #[pyclass(module = "stoker._native", frozen)]
 pub(crate) struct Batch {
-    data: Py<ArrowArray>,
+    columns: BatchColumns,
     /// The step, epoch, position and row addresses of the batch.
     #[pyo3(get)]
     place: Py<BatchPlace>,
@@ -62,7 +62,7 @@ pub(crate) struct BatchPlace {
     /// The columns of the batch.
     schema: SchemaRef,
     /// Which rows have a value, for each column in which some have none.
-    masks: Vec<(usize, Arc<BooleanArray>)>,
+    masks: Vec<(String, Arc<BooleanArray>)>,
     /// The substituted rows, one entry each: the row's index in the batch, the addresses of the bad row that it
     /// replaces, and what is wrong with that bad row.
     #[pyo3(get)]
@@ -87,15 +87,19 @@ pub(crate) struct BatchPlace {
 impl Batch {
     /// Wraps a batch of a session.
     pub(crate) fn try_new(py: Python<'_>, fetched: Fetched) -> PyResult<Self> {
-        let Fetched { batch, share, step, key, spec } = fetched;
+        let Fetched { batch, packs, share, step, key, spec } = fetched;
         let bad = batch.substituted.into_iter().map(|found| (found.row, found.row_addrs, found.reason));
         let masks = (0..batch.data.num_columns()).filter_map(|index| {
             let valid = column_validity(&batch.data, index)?;
-            Some((index, Arc::new(BooleanArray::new(valid.into_inner(), None))))
+            let name = batch.data.schema_ref().field(index).name().clone();
+            Some((name, Arc::new(BooleanArray::new(valid.into_inner(), None))))
         });
+        let masks: Vec<(String, Arc<BooleanArray>)> = masks.collect();
+        let num_rows = batch.data.num_rows();
+        let columns = BatchColumns::new(batch.data, packs);
         let place = BatchPlace {
-            schema: batch.data.schema(),
-            masks: masks.collect(),
+            schema: columns.schema(),
+            masks,
             row_addrs: batch.row_addrs.into_iter().map(|addrs| Arc::new(UInt64Array::from(addrs))).collect(),
             spec,
             stream_id: batch.cursor.stream_id,
@@ -106,9 +110,9 @@ impl Batch {
             epoch: batch.cursor.epoch,
             position: batch.cursor.position,
             num_valid: batch.num_valid,
-            num_rows: batch.data.num_rows(),
+            num_rows,
         };
-        Ok(Self { data: Py::new(py, ArrowArray::from_batch(batch.data))?, place: Py::new(py, place)?, key })
+        Ok(Self { columns, place: Py::new(py, place)?, key })
     }
 }
 
@@ -124,9 +128,9 @@ impl Batch {
     /// column has nulls, and the name of the type as which the tensor is to be seen, if that is not its own. Columns whose
     /// rows are no numbers of one shape have no capsule.
     fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Vec<NamedTensor<'_, 'py>>> {
-        let columns = self.data.get().array().as_struct();
+        let columns = self.columns.whole(py)?;
         let mut tensors = Vec::with_capacity(columns.num_columns());
-        for (field, array) in columns.fields().iter().zip(columns.columns()) {
+        for (field, array) in self.columns.schema_ref().fields().iter().zip(columns.columns()) {
             let tensor = TensorColumn::of(field);
             let capsule = tensor.as_ref().map(|tensor| tensor.export(py, array)).transpose()?;
             tensors.push((field.name().as_str(), capsule.flatten(), tensor.and_then(|tensor| tensor.view)));
@@ -134,10 +138,16 @@ impl Batch {
         Ok(tensors)
     }
 
+    /// The columns of the batch.
+    #[getter]
+    fn schema(&self) -> ArrowSchema {
+        ArrowSchema(self.columns.schema())
+    }
+
     /// Returns the numbers of all rows of a column, row-major and without nulls; booleans are uint8. `None` for a column
     /// whose rows are no numbers of one shape.
     fn numbers(&self, py: Python<'_>, index: usize) -> PyResult<Option<Py<ArrowArray>>> {
-        let array = self.column(py, index)?.1.clone();
+        let array = self.column(py, index)?.1;
         let values = py.detach(|| dense_values(&array));
         values.map(|values| Py::new(py, ArrowArray::from_values(values))).transpose()
     }
@@ -183,21 +193,20 @@ impl Batch {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        self.data.get().__arrow_c_array__(py, requested_schema)
+        ArrowArray::from_batch(self.columns.whole(py)?.clone()).__arrow_c_array__(py, requested_schema)
     }
 }
 
 impl Batch {
-    fn column(&self, py: Python<'_>, index: usize) -> PyResult<(&Field, &ArrayRef)> {
-        let columns = self.data.get().array().as_struct();
-        let column = columns.fields().get(index).zip(columns.columns().get(index));
+    fn column(&self, py: Python<'_>, index: usize) -> PyResult<(&Field, ArrayRef)> {
+        let field = self.columns.schema_ref().fields().get(index);
         let missing = || error(py, ErrorKind::Internal, &format!("the batch has no column {index}"));
-        column.map(|(field, array)| (field.as_ref(), array)).ok_or_else(missing)
+        Ok((field.ok_or_else(missing)?.as_ref(), self.columns.column(py, index)?))
     }
 
     fn ragged_values(&self, py: Python<'_>, index: usize) -> PyResult<RaggedValues> {
         let (field, array) = self.column(py, index)?;
-        match py.detach(|| ragged_values(field, array)) {
+        match py.detach(|| ragged_values(field, &array)) {
             Ok(Some(ragged)) => Ok(ragged),
             Ok(None) => {
                 let message =
@@ -251,10 +260,10 @@ impl BatchPlace {
 
     /// For each column in which some rows have no value, its name and which rows have one.
     fn masks(&self, py: Python<'_>) -> PyResult<Vec<(&str, Py<ArrowArray>)>> {
-        let mask = |(index, mask): &(usize, Arc<BooleanArray>)| {
-            Ok((self.schema.field(*index).name().as_str(), Py::new(py, ArrowArray::from_values(mask.clone()))?))
-        };
-        self.masks.iter().map(mask).collect()
+        self.masks
+            .iter()
+            .map(|(name, mask)| Ok((name.as_str(), Py::new(py, ArrowArray::from_values(mask.clone()))?)))
+            .collect()
     }
 
     /// The stream id: 64 hexadecimal digits.

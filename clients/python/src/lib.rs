@@ -18,6 +18,7 @@
 mod arrow_export;
 mod arrow_import;
 mod batch;
+mod batch_columns;
 mod column_shapes;
 mod command;
 mod compression;

@@ -40,12 +40,13 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         (4, 4, 4)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_imported", "_native", "_rows", "_shapes")
+    __slots__ = ("__weakref__", "_columns", "_imported", "_known_schema", "_native", "_rows", "_shapes")
 
     def __init__(self, native: _native.Batch) -> None:
         self._native = native
         self._rows = BatchRows(native.place)
         self._imported: pa.RecordBatch | None = None
+        self._known_schema: pa.Schema | None = None
         self._columns: dict[str, np.ndarray[Any, Any]] = {}
         self._shapes: tuple[ColumnShape, ...] | None = None
 
@@ -55,6 +56,13 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         if self._imported is None:
             self._imported = imported_batch(self._native)
         return self._imported
+
+    @property
+    def _schema(self) -> pa.Schema:
+        # Importing all columns would make those of packs that nobody asks for.
+        if self._known_schema is None:
+            self._known_schema = pa.schema(self._native.schema)
+        return self._known_schema
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name not in self._columns:
@@ -69,7 +77,7 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         return self._columns[name]
 
     def _column(self, name: str) -> tuple[int, ColumnShape]:
-        schema = self._data.schema
+        schema = self._schema
         index = schema.get_field_index(name)
         if index < 0:
             raise KeyError(name)
@@ -82,17 +90,17 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
             index, shape = self._column(name)
         except KeyError:
             raise InvalidRequestError(
-                f"the batch has no column {name!r}; its columns are {', '.join(self._data.schema.names)}"
+                f"the batch has no column {name!r}; its columns are {', '.join(self._schema.names)}"
             ) from None
         if not shape.is_ragged:
             raise InvalidRequestError(f"column {name} has no rows of different lengths")
         return index, shape
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._data.schema.names)
+        return iter(self._schema.names)
 
     def __len__(self) -> int:
-        return len(self._data.schema.names)
+        return len(self._schema.names)
 
     def is_valid(self, name: str) -> np.ndarray[Any, Any]:
         """Returns which rows have a value in a column: a bool array of shape ``(rows,)``.
@@ -222,5 +230,5 @@ class Batch(Mapping[str, "np.ndarray[Any, Any]"]):
         return self._rows.substituted
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{field.name}: {field.type}" for field in self._data.schema)
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         return f"Batch(step={self.step}, rows={self.num_rows}, valid={self.num_valid}, {columns})"

@@ -25,7 +25,7 @@ class Pack:
 
     Each document is in one pack, put where it leaves the least room; only one that is longer than a pack is cut, into
     pieces as long as a pack and a rest. The documents of a pack are neighbours in the query's rows: those of about
-    2^18 tokens (at least 16 packs) share packs. Which of them share one, and in which order, is drawn from seed and
+    2^16 tokens (at least 8 packs) share packs. Which of them share one, and in which order, is drawn from seed and
     epoch. An epoch has the same number of packs each time, and ``len`` knows it.
 
     A batch has, in addition to the columns of the query:

@@ -19,6 +19,7 @@ mod connection;
 mod decode;
 mod error;
 mod lake;
+mod pack_batches;
 mod patience;
 mod runs;
 mod sample_stream;

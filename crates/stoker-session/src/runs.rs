@@ -104,7 +104,7 @@ impl Connection {
         Ok(next.map(|batch| {
             let key =
                 BatchKey { turn: Turn::default(), step: batch.step, position: batch.cursor.position, is_last: false };
-            Fetched { share: slice.share(batch.step, spec.num_rows), step, key, spec, batch }
+            Fetched { share: slice.share(batch.step, spec.num_rows), packs: None, step, key, spec, batch }
         }))
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
-use stoker_batch::{MemoryBudget, ReceiptBuilder, RowsBeside, bucket_row_schema, check_batches};
+use stoker_batch::{Batch, MemoryBudget, PackColumns, ReceiptBuilder, RowsBeside, bucket_row_schema, check_batches};
 use stoker_dialect::is_same_query;
 use stoker_types::calls::Beside;
 use stoker_types::{self as types, BadRows, BatchLogEntry, ReadOptions, Slice, Snapshot, StreamSpec, StreamState};
 
 use crate::bucket_batches::BucketBatches;
 use crate::decode::{DecodeStage, DecodedColumns, RowSubstitutes};
+use crate::pack_batches::PackBatches;
 use crate::sample_stream::halved;
 use crate::{BatchSource, Connection, DecodeOptions, Error, PlannedStream, Result, SampleStream};
 
@@ -21,6 +22,8 @@ pub struct StreamHandle {
     plan: Arc<dyn PlannedStream>,
     /// The columns of the batches.
     schema: SchemaRef,
+    /// The columns of packs, if batches do not have all of them on their way.
+    packs: Option<Arc<PackColumns>>,
     /// The retry budget of reads, for streams without an option of their own.
     retry_budget: Duration,
     /// The memory budget that all streams of the connection share.
@@ -31,11 +34,14 @@ impl StreamHandle {
     /// Makes a handle of a planned stream. `retry_budget` is for streams without an option of their own; the streams
     /// take the memory of decoded values from `memory`, and are measured by its clock.
     pub fn new(plan: impl PlannedStream + 'static, retry_budget: Duration, memory: MemoryBudget) -> Self {
-        let schema = match plan.spec().has_buckets() {
-            true => Arc::new(bucket_row_schema(&plan.schema())),
-            false => plan.schema(),
+        let (stored, length) = (plan.schema(), plan.spec().pack_length());
+        let packs = length.and_then(|length| PackColumns::of(&stored, length)).map(Arc::new);
+        let schema = match &packs {
+            Some(packs) => packs.schema().clone(),
+            None if plan.spec().has_buckets() => Arc::new(bucket_row_schema(&stored)),
+            None => stored,
         };
-        Self { plan: Arc::new(plan), schema, retry_budget, memory }
+        Self { plan: Arc::new(plan), schema, packs, retry_budget, memory }
     }
 
     /// Returns the specification of the stream.
@@ -114,7 +120,15 @@ impl StreamHandle {
 
     /// Reads rows of the windows of an epoch. Returns the first of the `wanted` rows, at least one.
     pub(crate) async fn rows_beside(&self, epoch: u64, wanted: &[Beside], options: &ReadOptions) -> Result<RowsBeside> {
-        self.plan.rows_beside(epoch, wanted, options).await
+        let found = self.plan.rows_beside(epoch, wanted, options).await?;
+        let Some(packs) = &self.packs else { return Ok(found) };
+        let data = packs.complete(&found.data, Some(self.memory.pool()))?;
+        Ok(RowsBeside { data, ..found })
+    }
+
+    /// Returns the columns of packs, if batches of [`StreamHandle::start`] do not have all of them yet.
+    pub(crate) fn packs_of(&self, batch: &Batch) -> Option<Arc<PackColumns>> {
+        self.packs.clone().filter(|packs| packs.schema().fields().len() > batch.data.num_columns())
     }
 
     /// Checks, without a request, that a slice fits this stream and that this machine has the memory for its batches.
@@ -138,7 +152,8 @@ impl StreamHandle {
     /// # Errors
     /// As for [`StreamHandle::check_slice`]. The first [`SampleStream::next`] returns errors of servers.
     pub async fn open(&self, slice: &Slice, options: &ReadOptions) -> Result<SampleStream> {
-        self.start(slice, options, None)
+        let batches = self.batches(slice, options)?;
+        Ok(SampleStream::new(self.completed(batches), self.receipt(slice)))
     }
 
     /// As [`StreamHandle::open`], with columns that native threads of this process decode before the consumer
@@ -161,6 +176,7 @@ impl StreamHandle {
     }
 
     /// As [`StreamHandle::open`] or, with options to decode by, as [`StreamHandle::open_decoded`]. It waits for nothing.
+    /// Without them, batches of packs lack the columns that [`StreamHandle::packs_of`] makes.
     pub(crate) fn start(
         &self,
         slice: &Slice,
@@ -204,7 +220,7 @@ impl StreamHandle {
         }
         let options = &ReadOptions { retry_budget: options.retry_budget.or(Some(self.retry_budget)), ..*options };
         let half = ReadOptions { memory_budget_bytes: halved(options.memory_budget_bytes), ..*options };
-        let encoded = self.batches(slice, &half)?;
+        let encoded = self.completed(self.batches(slice, &half)?);
         let columns = Arc::new(columns);
         let substitutes = match options.bad_rows {
             BadRows::Error => None,
@@ -221,6 +237,14 @@ impl StreamHandle {
         match self.spec().has_buckets() {
             true => Ok(Box::new(BucketBatches::new(batches, self.schema.clone()))),
             false => Ok(batches),
+        }
+    }
+
+    /// Returns batches with all columns of packs, if they are packs.
+    fn completed(&self, batches: Box<dyn BatchSource>) -> Box<dyn BatchSource> {
+        match &self.packs {
+            Some(packs) => Box::new(PackBatches::new(batches, packs.clone(), self.memory.pool().clone())),
+            None => batches,
         }
     }
 

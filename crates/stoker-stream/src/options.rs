@@ -11,7 +11,9 @@ use crate::source::SourcePlan;
 pub(crate) fn orders(options: &StreamOptions, sources: &[SourcePlan], weights: &[f64]) -> Vec<OrderOptions> {
     let rows = SourcePlan::epoch_rows;
     if weights.is_empty() {
-        return sources.iter().map(|source| options.order(rows(source), source.row_bytes)).collect();
+        let order =
+            |source: &SourcePlan| options.order_of_groups(rows(source), source.row_bytes, source.epoch.group_rows());
+        return sources.iter().map(order).collect();
     }
     let demand: Vec<f64> =
         sources.iter().zip(weights).map(|(source, weight)| weight * source.row_bytes as f64).collect();

@@ -171,11 +171,20 @@ impl StreamOptions {
     /// Converts sizes in bytes to numbers of rows. This happens once, because the result is frozen in the stream's
     /// specification.
     pub fn order(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+        self.order_of_groups(num_rows, row_bytes, 1)
+    }
+
+    /// As [`StreamOptions::order`], for rows of which `group_rows` neighbours are read together, such as the packs of a
+    /// group. Blocks of a delay line have whole groups if the bytes that it may hold allow it.
+    pub fn order_of_groups(&self, num_rows: u64, row_bytes: u64, group_rows: u64) -> OrderOptions {
         let is_line = match self.order_version {
             None => self.shuffle == ShuffleMode::Block && !self.fits_delay_line(num_rows, row_bytes),
             Some(version) => version > 1,
         };
-        if is_line { self.delay_line(num_rows, row_bytes) } else { self.windows(num_rows, row_bytes) }
+        match is_line {
+            true => self.delay_line_of_groups(num_rows, row_bytes, group_rows),
+            false => self.windows(num_rows, row_bytes),
+        }
     }
 
     /// Returns whether a delay line would hold all rows. One window takes no more memory then, and fewer requests.
@@ -209,13 +218,17 @@ impl StreamOptions {
     /// blocks would have less than two rows, they have one row each, which needs no delay, however few bytes may be
     /// held.
     pub fn delay_line(&self, num_rows: u64, row_bytes: u64) -> OrderOptions {
+        self.delay_line_of_groups(num_rows, row_bytes, 1)
+    }
+
+    fn delay_line_of_groups(&self, num_rows: u64, row_bytes: u64, group_rows: u64) -> OrderOptions {
         let (row_bytes, lanes) = (row_bytes.max(1), u64::from(self.num_lanes.max(1)));
         let budget = self.shuffle_window_bytes.unwrap_or(DELAY_LINE_BYTES) / row_bytes / lanes;
         let strides_wanted = BLOCKS_OPEN.div_ceil(lanes);
         // A lane holds about (strides + 5) / 2 blocks.
         let block_max = (u128::from(budget) * 2 / u128::from(strides_wanted + 5)).try_into().unwrap_or(u64::MAX);
         let block = (self.block_bytes / row_bytes).min(num_rows.div_ceil(BLOCKS_PER_TABLE)).min(block_max);
-        let block = block.clamp(1, BLOCK_ROWS_MAX);
+        let block = whole_groups(block.clamp(1, BLOCK_ROWS_MAX), group_rows, budget);
         let lane_blocks = (num_rows / block / lanes).clamp(1, SUPER_STRIDES_MAX);
         OrderOptions {
             mode: self.shuffle,
@@ -233,6 +246,17 @@ const BLOCKS_OPEN: u64 = 768;
 /// The number of blocks that a row set should have for a delay line, so that the rows of small ones mix well over many
 /// ranks.
 const BLOCKS_PER_TABLE: u64 = 1_536;
+
+/// Returns the rows of a block that has whole groups of `group` rows, and about `block` rows. If a lane with such blocks
+/// would hold more than `budget` rows, a group has several blocks.
+fn whole_groups(block: u64, group: u64, budget: u64) -> u64 {
+    let group = group.max(1);
+    match block {
+        block if block >= group => block - block % group,
+        _ if lane_rows(group, 1) <= budget => group,
+        block => (1..=block).rev().find(|part| group.is_multiple_of(*part)).unwrap_or(1),
+    }
+}
 
 /// Returns the largest number of super-strides for which a lane with blocks of `block` rows holds at most `budget` rows,
 /// and at least 1. Blocks of one row have no use for more than 1.

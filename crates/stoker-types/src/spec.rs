@@ -134,6 +134,11 @@ impl StreamSpec {
         self.sources.iter().any(|source| source.bucket.is_some())
     }
 
+    /// Returns the number of tokens in a pack, if the rows are packs.
+    pub fn pack_length(&self) -> Option<u64> {
+        self.sources.iter().find_map(|source| source.pack.as_ref()).map(|pack| pack.options.length)
+    }
+
     /// Returns the largest mean number of rows at a position over the queries: 1, or that of their buckets.
     pub fn rows_per_position(&self) -> u64 {
         let mean = |source: &SourceSpec| match &source.bucket {

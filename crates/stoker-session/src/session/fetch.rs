@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stoker_batch::Batch;
+use stoker_batch::{Batch, PackColumns};
 use stoker_types::{ReadOptions, ReceiptPart, Share, Slice, StreamSpec};
 
 use crate::session::delivery::Delivery;
@@ -13,8 +13,10 @@ use crate::{DecodeOptions, Error, Result, SampleStream, StreamHandle};
 /// A batch that was read and that the consumer has not got yet.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The rows.
+    /// The rows. Batches of packs may lack columns, which `packs` makes.
     pub batch: Batch,
+    /// The columns of packs, if the batch does not have all of them.
+    pub packs: Option<Arc<PackColumns>>,
     /// The positions of the rows.
     pub share: Share,
     /// The number of the global batch, counted from the start of the training.
@@ -155,7 +157,8 @@ impl Session {
             let is_last = batch.step.saturating_add(1) >= inner.kept.num_steps;
             let key = BatchKey { turn, step: batch.step, position: batch.cursor.position, is_last };
             let step = inner.kept.progress.first_step.saturating_add(batch.step);
-            Some(Fetched { batch, share, step, key, spec: inner.spec.clone() })
+            let packs = inner.handle.packs_of(&batch);
+            Some(Fetched { batch, packs, share, step, key, spec: inner.spec.clone() })
         });
         drop(lent);
         if is_end || is_read {

@@ -190,6 +190,14 @@ impl EpochRows {
         }
     }
 
+    /// Returns how many neighbouring ordinals are read together at the cost of a few of them.
+    pub fn group_rows(&self) -> u64 {
+        match self {
+            Self::Packed(packs) => packs.spec().group_packs,
+            Self::Each | Self::Weighted(_) | Self::Bucketed(_) => 1,
+        }
+    }
+
     /// Returns whether an ordinal names several rows: a pack, or a bucket.
     pub fn has_groups(&self) -> bool {
         matches!(self, Self::Packed(_) | Self::Bucketed(_))

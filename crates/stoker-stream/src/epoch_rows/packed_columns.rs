@@ -3,8 +3,12 @@
 //! ```text
 //! tokens: list<int32>   ──► tokens: fixed_size_list<int32>[length], filled up with the padding
 //! source: text          ──► source: list<text>, one for each document
-//!                           position_ids, document_ids, cu_seqlens, document_row_ids
+//!                           cu_seqlens, document_row_ids
 //! ```
+//!
+//! The positions and documents of tokens follow from these, and are made where a batch is used ([`PackColumns`]).
+//!
+//! [`PackColumns`]: stoker_batch::PackColumns
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +24,16 @@ use arrow_cast::cast;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 use arrow_select::take::take;
-use stoker_batch::{BufferPool, Pooled};
-use stoker_order::{DocumentPiece, write_documents, write_positions};
+use stoker_batch::{BufferPool, PACK_COLUMNS, Pooled};
+use stoker_order::DocumentPiece;
 use stoker_types::{PackOptions, to_usize};
 
 use super::column::{index_of, named_row};
 use crate::source::SourcePlan;
 use crate::{Error, Result};
 
-/// The columns that packs have beside those of the query, in their order.
-const EXTRA: [&str; 4] = ["position_ids", "document_ids", "cu_seqlens", "document_row_ids"];
+/// The types of the columns that packs have beside those of the query, which are the last of [`PACK_COLUMNS`].
+const EXTRA: [DataType; 2] = [DataType::Int32, DataType::UInt64];
 
 /// How the columns of packs are made.
 pub(crate) struct PackedColumns {
@@ -86,7 +90,7 @@ impl PackedColumns {
         }
         let (mut tokens, mut packed) = (Vec::new(), Vec::new());
         for field in fields {
-            if EXTRA.contains(&field.name().as_str()) {
+            if PACK_COLUMNS.contains(&field.name().as_str()) {
                 let reason = "packs have a column of this name; give the column another name in the query";
                 return Err(refused(field.name(), reason.into()));
             }
@@ -106,10 +110,8 @@ impl PackedColumns {
             tokens.push(Some(column));
             packed.push(list_of(item, field.name()));
         }
-        packed.push(list_of(DataType::Int32, EXTRA[0]));
-        packed.push(list_of(DataType::Int32, EXTRA[1]));
-        for (name, data_type) in [(EXTRA[2], DataType::Int32), (EXTRA[3], DataType::UInt64)] {
-            packed.push(Field::new(name, DataType::List(Arc::new(Field::new("item", data_type, false))), false));
+        for (name, data_type) in PACK_COLUMNS[PACK_COLUMNS.len() - EXTRA.len()..].iter().zip(EXTRA) {
+            packed.push(Field::new(*name, DataType::List(Arc::new(Field::new("item", data_type, false))), false));
         }
         let fields = packed.into_iter().map(Arc::new).collect();
         Ok(Self { length: to_usize(options.length), tokens, fields })
@@ -118,8 +120,7 @@ impl PackedColumns {
     /// Returns the bytes that a pack takes about, beside the columns that have a value for each document.
     pub fn pack_bytes(&self) -> u64 {
         let of_tokens: usize = self.tokens.iter().flatten().map(|tokens| tokens.width).sum();
-        // Beside the tokens, there are two numbers of 4 bytes for each.
-        (self.length as u64).saturating_mul(of_tokens as u64 + 8)
+        (self.length as u64).saturating_mul(of_tokens as u64)
     }
 
     /// Returns the number of columns that packs have beside those of the query.
@@ -152,11 +153,9 @@ impl PackedColumns {
                 None => rows.lists(take(array, &places, None).map_err(Error::arrow)?, field)?,
             }));
         }
-        let [.., positions, documents, ends, row_ids] = self.fields.as_slice() else {
+        let [.., ends, row_ids] = self.fields.as_slice() else {
             return Err(Error::Internal { reason: "packs without their own columns".into() });
         };
-        arrays.push(Some(self.per_token(rows, positions, pool, write_positions)?));
-        arrays.push(Some(self.per_token(rows, documents, pool, write_documents)?));
         arrays.push(Some(self.ends(rows, ends)?));
         let addrs = rows.places.iter().map(|place| rows.address(to_usize(*place)));
         let addrs = PrimitiveArray::<UInt64Type>::from_iter_values(addrs);
@@ -218,23 +217,6 @@ impl PackedColumns {
         let num_values = self.length * rows.packs.len();
         let data = ArrayData::builder(tokens.item.clone()).len(num_values).add_buffer(memory.freeze());
         Ok(make_array(data.build().map_err(Error::arrow)?))
-    }
-
-    /// Returns a column with a number for each token, which `write` writes for a pack.
-    fn per_token(
-        &self,
-        rows: PackedRows<'_>,
-        field: &FieldRef,
-        pool: &BufferPool,
-        write: impl Fn(&[DocumentPiece], &mut [i32]),
-    ) -> Result<ArrayRef> {
-        let num_values = self.length * rows.packs.len();
-        let mut memory = pool.take(num_values * size_of::<i32>())?;
-        let unaligned = |_| Error::Internal { reason: "memory of a pool is not aligned".into() };
-        let numbers: &mut [i32] = bytemuck::try_cast_slice_mut(memory.as_mut()).map_err(unaligned)?;
-        rows.packs.iter().zip(numbers.chunks_exact_mut(self.length)).for_each(|(pack, numbers)| write(pack, numbers));
-        let numbers = ScalarBuffer::new(memory.freeze(), 0, num_values);
-        self.sequences(Arc::new(PrimitiveArray::<Int32Type>::new(numbers, None)), field)
     }
 
     /// Returns the column with the ends of the documents of each pack, after a zero. The padding is the last document.

@@ -61,7 +61,8 @@ fn options(shuffle: ShuffleMode, pack: PackOptions) -> StreamOptions {
 
 /// Checks a batch of packs. Returns the documents of each pack with their pieces: the first token, and the number of tokens.
 fn checked(batch: &Batch) -> Vec<Vec<(i64, usize, usize)>> {
-    let data = &batch.data;
+    let columns = PackColumns::of(&batch.data.schema(), LENGTH as u64).expect("the columns of packs");
+    let data = columns.complete(&batch.data, None).expect("all columns");
     let sequences = |name: &str, pack: usize| {
         data[name].as_fixed_size_list().value(pack).as_primitive::<Int32Type>().values().to_vec()
     };

@@ -101,6 +101,22 @@ fn bytes_become_blocks_and_super_strides() {
     assert_eq!((planned.rows_per_block, planned.mixing.version()), (1, 2));
 }
 
+/// Packs of 32 KiB and of 512 KiB, in groups of 8.
+#[test]
+fn blocks_have_whole_groups_where_memory_allows_it() {
+    let planned = |rows: u64, row_bytes: u64, group_rows: u64| {
+        let planned = StreamOptions::default().order_of_groups(rows, row_bytes, group_rows);
+        assert!(planned.resident_rows(rows) * row_bytes <= 160 << 20, "{planned}");
+        assert_eq!(planned.version(), 2, "{planned}");
+        planned.rows_per_block
+    };
+    assert_eq!([planned(1 << 20, 1 << 15, 1), planned(1 << 20, 1 << 15, 8)], [9, 8]);
+    assert_eq!([planned(8_192, 1 << 16, 1), planned(8_192, 1 << 16, 8)], [4, 8]);
+    assert_eq!([planned(1 << 20, 2_048, 1), planned(1 << 20, 2_048, 32)], [155, 128]);
+    assert_eq!([planned(8_192, 1 << 19, 1), planned(8_192, 1 << 19, 8)], [1, 1]);
+    assert_eq!(planned(1 << 20, 100_000, 12), 3, "a third of a group");
+}
+
 /// Streams of which a delay line would hold all rows have one window.
 #[test]
 fn the_default_is_a_delay_line_for_rows_that_it_does_not_hold() {
