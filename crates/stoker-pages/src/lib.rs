@@ -28,6 +28,7 @@ mod list_runs;
 mod lists;
 mod numbers;
 mod packed;
+mod streaming;
 
 pub use error::{BadPage, Unsupported};
 pub use layout::{have_rows, misplaced};

@@ -20,16 +20,22 @@ pub(crate) struct NumberRun {
 pub(crate) struct OpenChunk<'a> {
     pub page: &'a ListPage,
     pub chunk: ChunkBytes<'a>,
+    pub parts: ChunkParts,
     pub num_items: usize,
     /// The range of its runs among those of all chunks.
     pub runs: Range<usize>,
 }
 
 /// The runs of numbers of all rows.
-#[derive(Default)]
 pub(crate) struct Runs<'a> {
     pub chunks: Vec<OpenChunk<'a>>,
     pub runs: Vec<NumberRun>,
+    pub rows: FoundRows,
+}
+
+/// The rows of which runs were found.
+#[derive(Default)]
+pub(crate) struct FoundRows {
     /// The number of numbers of each row.
     pub lengths: Vec<usize>,
     /// The rows that are null.
@@ -40,21 +46,35 @@ pub(crate) struct Runs<'a> {
 impl<'a> Runs<'a> {
     /// Finds the runs of the rows of pages.
     pub fn of(pages: &'a [PageRows]) -> Result<Self> {
-        let num_rows = pages.iter().map(|page| page.rows.len()).sum();
         let num_chunks = pages.iter().flat_map(|page| &page.read).map(|read| read.numbers.len()).sum();
+        let mut rows = FoundRows::for_pages(pages);
         // Memory that grows step by step takes new memory of the system for each step, in each thread.
-        let mut found = Self {
-            chunks: Vec::with_capacity(num_chunks),
-            runs: Vec::with_capacity(num_rows + num_chunks),
-            lengths: Vec::with_capacity(num_rows),
-            ..Self::default()
-        };
-        pages.iter().try_for_each(|page| found.add(page))?;
-        Ok(found)
+        let mut chunks = Vec::with_capacity(num_chunks);
+        let mut runs = Vec::with_capacity(rows.lengths.capacity() + num_chunks);
+        for page in pages {
+            rows.add(page, &mut runs, |chunk, _| {
+                chunks.push(chunk);
+                Ok(())
+            })?;
+        }
+        Ok(Self { chunks, runs, rows })
+    }
+}
+
+impl FoundRows {
+    /// Makes room for the rows of pages.
+    pub fn for_pages(pages: &[PageRows]) -> Self {
+        let num_rows = pages.iter().map(|page| page.rows.len()).sum();
+        Self { lengths: Vec::with_capacity(num_rows), ..Self::default() }
     }
 
-    /// Adds the runs of the rows of a page.
-    fn add(&mut self, page_rows: &'a PageRows) -> Result<()> {
+    /// Adds the rows of a page. Their runs are added to `runs`. `found` gets each chunk that has some of them, and `runs`.
+    pub fn add<'a>(
+        &mut self,
+        page_rows: &'a PageRows,
+        runs: &mut Vec<NumberRun>,
+        mut found: impl FnMut(OpenChunk<'a>, &mut Vec<NumberRun>) -> Result<()>,
+    ) -> Result<()> {
         let PageRows { page, chunks, rows, read } = page_rows;
         let mut open = OpenRows { left: rows, next_index: self.lengths.len(), next_row: 0, row: None };
         self.lengths.resize(self.lengths.len() + rows.len(), 0);
@@ -66,8 +86,8 @@ impl<'a> Runs<'a> {
             let is_continued = number.checked_sub(1).is_some_and(|last| before == Some(last) && chunks.continues(last));
             before = Some(number);
             open.begin_chunk(chunks.rows_before(number), is_continued);
-            let first_run = self.runs.len();
-            let items = self.add_chunk(&mut open, page.levels.has_nulls);
+            let first_run = runs.len();
+            let items = self.add_chunk(&mut open, page.levels.has_nulls, runs);
             let (num_items, num_rows) = (chunks.num_items(number), chunks.rows_before(number + 1));
             if items as u64 != num_items || open.next_row != num_rows {
                 let begun = open.next_row;
@@ -75,9 +95,9 @@ impl<'a> Runs<'a> {
                     "chunk {number} of a page has {items} numbers and ends at row {begun}, not {num_items} and {num_rows}"
                 )));
             }
-            let runs = first_run..self.runs.len();
-            if !runs.is_empty() {
-                self.chunks.push(OpenChunk { page, chunk, num_items: items, runs });
+            let of_chunk = first_run..runs.len();
+            if !of_chunk.is_empty() {
+                found(OpenChunk { page, chunk, parts, num_items: items, runs: of_chunk }, runs)?;
             }
         }
         match open.left.first() {
@@ -87,8 +107,8 @@ impl<'a> Runs<'a> {
     }
 
     /// Adds the runs of a chunk, whose levels were read. Returns the number of its numbers.
-    fn add_chunk(&mut self, open: &mut OpenRows<'_>, has_nulls: bool) -> usize {
-        let Self { runs, lengths, nulls, levels, .. } = self;
+    fn add_chunk(&mut self, open: &mut OpenRows<'_>, has_nulls: bool, runs: &mut Vec<NumberRun>) -> usize {
+        let Self { lengths, nulls, levels } = self;
         let mut items = 0;
         // The first number that is in no run yet.
         let mut start = 0;

@@ -1,5 +1,6 @@
 //! Decodes rows of pages to one array of lists.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,11 +12,15 @@ use bytes::Bytes;
 use stoker_batch::{BufferPool, RowMemory};
 use stoker_types::catch_panic;
 
-use crate::chunk_parts::{ChunkBytes, ChunkParts};
+use crate::chunk_parts::ChunkBytes;
 use crate::error::Result;
-use crate::list_runs::{NumberRun, OpenChunk, Runs};
+use crate::list_runs::{FoundRows, NumberRun, OpenChunk, Runs};
 use crate::numbers::{Compressed, NumberCodec, Scratch};
 use crate::{BadPage, ListChunks, ListPage};
+
+/// The most numbers for each byte of chunks that get memory before they are counted. Runs of 255 equal levels take three
+/// bytes.
+const ITEMS_PER_BYTE_MAX: usize = 128;
 
 /// Rows of a page, and the chunks that hold them.
 #[derive(Clone, Debug)]
@@ -39,6 +44,19 @@ pub struct ChunksRead {
     pub bytes: Bytes,
 }
 
+impl PageRows {
+    /// Returns whether the rows follow each other.
+    fn is_run(&self) -> bool {
+        self.rows.first().zip(self.rows.last()).is_none_or(|(first, last)| last - first + 1 == self.rows.len() as u64)
+    }
+
+    /// Returns the number of numbers in each of the chunks that were read.
+    fn chunk_items(&self) -> impl Iterator<Item = usize> {
+        let chunks = self.read.iter().flat_map(|read| read.numbers.clone());
+        chunks.map(|chunk| usize::try_from(self.chunks.num_items(chunk)).unwrap_or(usize::MAX))
+    }
+}
+
 impl ChunksRead {
     /// Returns each chunk with its number, or `None` where bytes are missing.
     pub(crate) fn chunks<'a>(
@@ -57,8 +75,9 @@ impl ChunksRead {
 /// Returns rows of several pages as one array of a list type. Without `places`, it has the rows of the pages one after the
 /// other; with `places`, it has at each index the row with that number among all of these rows.
 ///
-/// The memory of the numbers comes from `pool` if there is one. It takes no more bytes than the rows have. While it is made, a run of
-/// numbers takes 24 bytes: there is one for each row, and one more where a chunk begins within a row.
+/// The memory of the numbers comes from `pool` if there is one. It takes no more bytes than the rows have, or the chunks of
+/// successive rows. While rows are put in another order, a run of numbers takes 24 bytes: there is one for each row, and one more
+/// where a chunk begins within a row.
 ///
 /// # Errors
 /// [`BadPage`] for damaged chunks, and for more than 2^31 numbers in lists with offsets of 32 bits.
@@ -130,7 +149,7 @@ impl Writer<'_> {
         let width = self.width;
         if let Some(start) = self.start_of_all(runs, compressed.num_items)
             && let Some(target) = self.numbers.get_mut(start..start + compressed.num_items * width)
-            && codec.decompress_to(compressed, target)?
+            && codec.decompress_to(compressed, target, scratch)?
         {
             self.advance(runs);
             return Ok(());
@@ -187,48 +206,111 @@ fn gather<O: OffsetSizeTrait>(
     item: &FieldRef,
     pool: Option<&BufferPool>,
 ) -> Result<ArrayRef> {
-    let Runs { chunks, runs, lengths, nulls, .. } = Runs::of(pages)?;
+    if places.is_none()
+        && let Some(items_max) = items_in_order::<O>(pages)
+    {
+        return in_order::<O>(pages, items_max, item, pool);
+    }
+    let Runs { chunks, runs, rows: FoundRows { lengths, nulls, .. } } = Runs::of(pages)?;
     let targets = places.map(|places| Targets::new(lengths.len(), places)).transpose()?;
-    let lengths_of_rows: Vec<usize> = match places {
+    let lengths: Vec<usize> = match places {
         None => lengths,
         Some(places) => places.iter().map(|place| lengths[usize::try_from(*place).unwrap_or_default()]).collect(),
     };
-    let num_rows = lengths_of_rows.len();
-    let num_items = lengths_of_rows.iter().try_fold(0usize, |sum, length| sum.checked_add(*length));
-    let num_items = num_items.filter(|items| O::from_usize(*items).is_some()).ok_or_else(|| {
-        BadPage::new("the rows have more than 2^31 numbers together: read fewer rows at a time, or store a large list")
-    })?;
-    let width = item.data_type().primitive_width().unwrap_or_default();
-    let ends =
-        lengths_of_rows.iter().scan(0, |end, length| Some(std::mem::replace(end, *end + length) * width)).collect();
+    let num_items = checked_items::<O>(lengths.iter().copied())?;
+    let width = width_of(item);
+    let ends = lengths.iter().scan(0, |end, length| Some(mem::replace(end, *end + length) * width)).collect();
     let mut memory = RowMemory::of_bytes(num_items * width, pool).map_err(BadPage::new)?;
     let mut writer = Writer { targets: targets.as_ref(), ends, width, numbers: &mut memory };
     let mut scratch = Scratch::default();
-    for OpenChunk { page, chunk, num_items, runs: of_chunk } in chunks {
-        if page.numbers.width != width {
-            let stored = page.numbers.width;
-            return Err(BadPage::new(format!("numbers of {stored} bytes are no {}", item.data_type())));
-        }
-        let parts = ChunkParts::parse(page, chunk.all())?;
+    for OpenChunk { page, chunk, parts, num_items, runs: of_chunk } in chunks {
+        check_width(page, item)?;
         let compressed = Compressed { chunk, buffers: parts.numbers(), num_items };
         writer.write(&page.numbers, compressed, &runs[of_chunk], &mut scratch)?;
     }
+    let nulls =
+        nulls.into_iter().flat_map(|row| targets.as_ref().map_or(vec![row], |targets| targets.of(row).to_vec()));
+    lists::<O>(&lengths, nulls.collect(), memory, item)
+}
+
+/// Returns the rows of pages of which each has successive rows. Their numbers lie one after the other in their chunks.
+fn in_order<O: OffsetSizeTrait>(
+    pages: &[PageRows],
+    items_max: usize,
+    item: &FieldRef,
+    pool: Option<&BufferPool>,
+) -> Result<ArrayRef> {
+    let width = width_of(item);
+    let mut memory = RowMemory::of_bytes(items_max * width, pool).map_err(BadPage::new)?;
+    let (mut scratch, mut rows, mut runs) = (Scratch::default(), FoundRows::for_pages(pages), Vec::new());
+    let mut rest = &mut *memory;
+    for page in pages {
+        rows.add(page, &mut runs, |OpenChunk { page, chunk, parts, num_items, .. }, runs| {
+            check_width(page, item)?;
+            let compressed = Compressed { chunk, buffers: parts.numbers(), num_items };
+            let start = runs.first().map_or(0, |run| run.start);
+            let end = runs.last().map_or(0, |run| run.start + run.length);
+            runs.clear();
+            let short = || BadPage::new("chunks have more numbers than their index says");
+            let (target, after) = mem::take(&mut rest).split_at_mut_checked((end - start) * width).ok_or_else(short)?;
+            rest = after;
+            if end - start < num_items || !page.numbers.decompress_to(compressed, target, &mut scratch)? {
+                let numbers = page.numbers.decompress(compressed, &mut scratch)?;
+                target.copy_from_slice(&numbers[start * width..end * width]);
+            }
+            Ok(())
+        })?;
+    }
+    lists::<O>(&rows.lengths, rows.nulls, memory, item)
+}
+
+/// Returns the number of numbers in the chunks of pages of which each has successive rows: those of these rows, and of some
+/// before the first one and after the last one. `None` for other rows, for more numbers than offsets count, and for an
+/// index that says more numbers than so many bytes usually have, which are counted before they get memory.
+fn items_in_order<O: OffsetSizeTrait>(pages: &[PageRows]) -> Option<usize> {
+    let items: usize = pages.iter().flat_map(PageRows::chunk_items).try_fold(0, usize::checked_add)?;
+    let bytes: usize = pages.iter().flat_map(|page| &page.read).map(|read| read.bytes.len()).sum();
+    let is_usual = items <= bytes.saturating_mul(ITEMS_PER_BYTE_MAX) && O::from_usize(items).is_some();
+    (is_usual && pages.iter().all(PageRows::is_run)).then_some(items)
+}
+
+/// Returns the sum of numbers of items, which offsets must be able to count.
+fn checked_items<O: OffsetSizeTrait>(mut items: impl Iterator<Item = usize>) -> Result<usize> {
+    let sum = items.try_fold(0usize, |sum, items| sum.checked_add(items));
+    sum.filter(|items| O::from_usize(*items).is_some()).ok_or_else(|| {
+        BadPage::new("the rows have more than 2^31 numbers together: read fewer rows at a time, or store a large list")
+    })
+}
+
+/// The bytes of a number.
+fn width_of(item: &FieldRef) -> usize {
+    item.data_type().primitive_width().unwrap_or_default()
+}
+
+fn check_width(page: &ListPage, item: &FieldRef) -> Result<()> {
+    match page.numbers.width == width_of(item) {
+        true => Ok(()),
+        false => Err(BadPage::new(format!("numbers of {} bytes are no {}", page.numbers.width, item.data_type()))),
+    }
+}
+
+/// Returns lists of these lengths, whose numbers are in `memory` one after the other.
+fn lists<O: OffsetSizeTrait>(
+    lengths: &[usize],
+    nulls: Vec<usize>,
+    memory: RowMemory,
+    item: &FieldRef,
+) -> Result<ArrayRef> {
+    let num_items = lengths.iter().sum();
     let values = ArrayData::builder(item.data_type().clone()).len(num_items).add_buffer(memory.freeze()).build();
     let values = make_array(values.map_err(BadPage::new)?);
     let nulls = (!nulls.is_empty()).then(|| {
-        let mut valid = BooleanBufferBuilder::new(num_rows);
-        valid.append_n(num_rows, true);
-        for row in nulls {
-            let one = [row];
-            targets
-                .as_ref()
-                .map_or(&one[..], |targets| targets.of(row))
-                .iter()
-                .for_each(|index| valid.set_bit(*index, false));
-        }
+        let mut valid = BooleanBufferBuilder::new(lengths.len());
+        valid.append_n(lengths.len(), true);
+        nulls.into_iter().for_each(|row| valid.set_bit(row, false));
         NullBuffer::new(valid.finish())
     });
-    let offsets = OffsetBuffer::<O>::from_lengths(lengths_of_rows);
+    let offsets = OffsetBuffer::<O>::from_lengths(lengths.iter().copied());
     let lists = GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls).map_err(BadPage::new)?;
     Ok(Arc::new(lists))
 }

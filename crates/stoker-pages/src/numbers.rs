@@ -15,6 +15,7 @@ use lance_encoding::format::metadata::compressive_encoding::Compression;
 use crate::chunk_parts::{ChunkBytes, lance_buffer};
 use crate::error::Result;
 use crate::packed::{PACKED, unpack};
+use crate::streaming::copy_streaming;
 use crate::{BadPage, Unsupported};
 
 /// How the numbers of a page are compressed.
@@ -103,13 +104,11 @@ impl NumberCodec {
     }
 
     /// Decompresses the numbers of a chunk to where they belong. Returns `false` if they have to be copied there.
-    pub fn decompress_to(&self, numbers: Compressed<'_>, target: &mut [u8]) -> Result<bool> {
-        let is_direct = matches!(self.kind, Kind::Bitpacked)
-            && numbers.num_items == PACKED
-            && target.len() == PACKED * self.width
-            && (target.as_ptr() as usize).is_multiple_of(self.width);
+    pub fn decompress_to(&self, numbers: Compressed<'_>, target: &mut [u8], scratch: &mut Scratch) -> Result<bool> {
+        let is_direct =
+            matches!(self.kind, Kind::Bitpacked) && numbers.num_items == PACKED && target.len() == PACKED * self.width;
         if is_direct {
-            self.unpack(numbers, target)?;
+            copy_streaming(self.decompress(numbers, scratch)?, target);
         }
         Ok(is_direct)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::ListArray;
 use arrow_array::types::{Int32Type, UInt64Type};
+use stoker_batch::PackColumns;
 use stoker_types::{ErrorKind, MixOptions, MixtureStop, PackOptions, PlanRequest, Query, RunId};
 
 use super::*;
