@@ -22,9 +22,9 @@ impl FreeMemory {
         self.bytes
     }
 
-    /// Returns whether there is a piece of exactly `length` bytes.
-    pub fn has(&self, length: usize) -> bool {
-        self.pieces.range((length, 0)..=(length, u64::MAX)).next().is_some()
+    /// Returns whether there is a piece of `length` to `length_max` bytes.
+    pub fn has(&self, length: usize, length_max: usize) -> bool {
+        self.pieces.range((length, 0)..=(length_max, u64::MAX)).next().is_some()
     }
 
     /// Adds a piece, which is the newest one then.
@@ -36,11 +36,13 @@ impl FreeMemory {
         self.pieces.insert((length, number), memory);
     }
 
-    /// Takes the newest piece of exactly `length` bytes, which is the likeliest to be in a processor's cache.
-    pub fn take(&mut self, length: usize) -> Option<Memory> {
-        let (&(_, number), _) = self.pieces.range((length, 0)..=(length, u64::MAX)).next_back()?;
+    /// Takes a piece of `length` to `length_max` bytes: of the shortest ones the newest, which is the likeliest to be in a
+    /// processor's cache.
+    pub fn take(&mut self, length: usize, length_max: usize) -> Option<Memory> {
+        let (&(shortest, _), _) = self.pieces.range((length, 0)..=(length_max, u64::MAX)).next()?;
+        let (&(_, number), _) = self.pieces.range((shortest, 0)..=(shortest, u64::MAX)).next_back()?;
         self.lengths.remove(&number);
-        self.remove(length, number)
+        self.remove(shortest, number)
     }
 
     /// Takes the oldest piece of any length.

@@ -84,7 +84,8 @@ impl BufferPool {
         loop {
             let mut returned = pin!(self.until_returned());
             returned.as_mut().enable();
-            if self.shared.state.lock().free.has(size_of_memory(length)) {
+            let size = size_of_memory(length);
+            if self.shared.state.lock().free.has(size, size_max_of(size)) {
                 return;
             }
             returned.await;
@@ -99,7 +100,7 @@ impl BufferPool {
     /// Takes `length` bytes of initialised memory with arbitrary content from the pool.
     ///
     /// Memory of a batch that has a few rows more or less than another one serves both: lengths are rounded up by a
-    /// sixteenth at most.
+    /// sixteenth at most, and free memory that is a quarter longer is taken too. Lists of as many rows differ by as much.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the operating system has no memory.
@@ -116,7 +117,8 @@ impl BufferPool {
         let (found, room) = {
             let mut state = self.shared.state.lock();
             state.used_bytes += size;
-            let found = state.free.take(size);
+            let found = state.free.take(size, size_max_of(size));
+            state.used_bytes += found.as_ref().map_or(0, |memory| memory.len() - size);
             state.shrink();
             (found, state.bytes_max.saturating_sub(state.used_bytes + state.free.bytes()))
         };
@@ -150,6 +152,11 @@ fn size_of_memory(length: usize) -> usize {
     }
     let step = (1usize << length.ilog2()) / 16;
     length.checked_next_multiple_of(step).unwrap_or(length)
+}
+
+/// Returns the size of the largest free memory that is taken for memory of a size.
+fn size_max_of(size: usize) -> usize {
+    if size < ROUNDED_MIN { size } else { size.saturating_add(size / 4) }
 }
 
 impl State {

@@ -203,6 +203,21 @@ fn memory_of_similar_lengths_serves_each_other() {
 }
 
 #[test]
+fn memory_that_is_a_quarter_longer_is_taken() {
+    let pool = BufferPool::new(1 << 20);
+    let memory = |lengths: [usize; 3]| lengths.map(|length| pool.take(length).expect("memory"));
+    let [mut long, mut longer, mut longest] = memory([106_496, 114_688, 131_072]);
+    let addresses = [&mut long, &mut longer, &mut longest].map(Pooled::as_mut_ptr);
+    drop((longest, longer, long));
+    let [mut first, mut second, mut third] = memory([94_208; 3]);
+    assert_eq!([first.as_mut_ptr(), second.as_mut_ptr()], addresses[..2], "the shortest that is long enough");
+    assert!(!addresses.contains(&third.as_mut_ptr()), "131,072 bytes are too long");
+    assert_eq!((first.as_ref().len(), pool.used_bytes()), (94_208, 106_496 + 114_688 + 94_208));
+    drop((first, second, third));
+    assert_eq!((pool.used_bytes(), pool.free_bytes()), (0, 106_496 + 114_688 + 94_208 + 131_072));
+}
+
+#[test]
 fn memory_is_waited_for_until_some_of_its_length_returns() {
     let pool = BufferPool::new(1 << 20);
     let (one, other) = (pool.take(10_000).expect("memory"), pool.take(20_000).expect("memory"));
