@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 /// with its name and a hyphen. Dependencies of tests alone do not count.
 const LIBRARIES: [(&str, &[&str]); 14] = [
     ("lance", &["stoker-text", "stoker-pages", "stoker-lake"]),
-    ("object_store", &["stoker-store", "stoker-lake"]),
+    ("object_store", &["stoker-store", "stoker-lake", "stoker-buckets"]),
     ("datafusion", &["stoker-functions", "stoker-lake", "stoker-catalog", "stoker-sql"]),
     ("sqlparser", &["stoker-dialect"]),
     ("parquet", &["stoker-ingest", "stoker-tests"]),
@@ -35,6 +35,7 @@ const LIBRARIES: [(&str, &[&str]); 14] = [
             "stoker-client",
             "stoker-store",
             "stoker-lake",
+            "stoker-buckets",
             "stoker-chunks",
             "stoker-sql",
             "stoker-stream",

@@ -61,20 +61,7 @@ impl LakeArgs {
 
     /// Returns the object store's options, with those from the environment added.
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
-        let mut pairs = Vec::new();
-        for (index, option) in self.storage_options.iter().enumerate() {
-            // The error does not show an option without `=`, because all of it may be a credential.
-            let is_no_pair = || format!("--storage-option number {} is not KEY=VALUE", index + 1);
-            let (key, value) = option.split_once('=').with_context(is_no_pair)?;
-            if StorageOptions::is_credential(key) {
-                tracing::warn!(
-                    "--storage-option {key} shows a credential to all users of this machine, in the list of processes: set the store's \
-                     variable, such as AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY"
-                );
-            }
-            pairs.push((key.to_string(), value.to_string()));
-        }
-        Ok(StorageOptions::new(pairs).with_env())
+        Ok(storage_options("--storage-option", "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY", &self.storage_options)?.with_env())
     }
 
     fn token(&self) -> anyhow::Result<Option<Secret>> {
@@ -111,6 +98,25 @@ impl LakeArgs {
         };
         Ok(connect(target, &options).await?)
     }
+}
+
+/// Parses the options of an object store, which the option `name` gave, one by one. `variables` are examples of environment
+/// variables for credentials.
+pub(crate) fn storage_options(name: &str, variables: &str, given: &[String]) -> anyhow::Result<StorageOptions> {
+    let mut pairs = Vec::new();
+    for (index, option) in given.iter().enumerate() {
+        // The error does not show an option without `=`, because all of it may be a credential.
+        let is_no_pair = || format!("{name} number {} is not KEY=VALUE", index + 1);
+        let (key, value) = option.split_once('=').with_context(is_no_pair)?;
+        if StorageOptions::is_credential(key) {
+            tracing::warn!(
+                "{name} {key} shows a credential to all users of this machine, in the list of processes: set the store's \
+                 variable, such as {variables}"
+            );
+        }
+        pairs.push((key.to_string(), value.to_string()));
+    }
+    Ok(StorageOptions::new(pairs))
 }
 
 /// The options for how streams read a lake.

@@ -62,7 +62,7 @@ pub async fn run(args: IngestArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         SourceCommand::Imagefolder(args) => args.common.quiet,
         SourceCommand::Parquet(args) => args.common.quiet,
     };
-    let (work, table) = Work::of_command(kind);
+    let (work, table) = Work::of_command(kind)?;
     write(&work, &table, is_quiet, &open(lake).await?).await
 }
 
@@ -83,7 +83,7 @@ async fn run_sources(
         true => None,
         false => Some(open(lake).await?),
     };
-    let found = recognise_sources(&sources.sources, sources.kind.as_deref()).await?;
+    let found = recognise_sources(&sources.sources, sources.kind.as_deref(), &common.source_options()?).await?;
     let (is_quiet, on_error) = (common.quiet, common.on_error);
     if !is_quiet {
         eprintln!("found: {}, {} files, {}", found.kind, HumanCount(found.files), HumanBytes(found.bytes));

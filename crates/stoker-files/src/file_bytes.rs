@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -18,6 +19,10 @@ pub trait FileBytes: fmt::Debug + Send + Sync {
     /// # Errors
     /// `UnexpectedEof` if the file has fewer bytes; errors of the system or the store.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Says that ranges will be read, each from its beginning to its end, perhaps in turns. Files that are far away fetch
+    /// them ahead. The default does nothing.
+    fn will_read(&self, _ranges: &[Range<u64>]) {}
 }
 
 /// A file of this machine.

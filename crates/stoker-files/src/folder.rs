@@ -1,5 +1,6 @@
 //! Folders of datasets.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ pub struct FolderFile {
     /// The size in bytes.
     pub bytes: u64,
 }
+
+/// Files that are being fetched, until this value is dropped.
+pub type FilesAhead = Box<dyn Any + Send>;
 
 /// The files below a folder of this machine or below a prefix of a bucket. A single file is a folder with one file.
 pub trait Folder: fmt::Debug + Send + Sync {
@@ -34,6 +38,12 @@ pub trait Folder: fmt::Debug + Send + Sync {
     /// As [`open`](Self::open); `PermissionDenied` for links out of the folder.
     fn open_inside(&self, name: &str) -> io::Result<Arc<dyn FileBytes>> {
         self.open(name)
+    }
+
+    /// Begins to fetch files that will be opened soon, in this order, where each open waits for a store. Returns a value
+    /// that ends this when it is dropped; `None` where files are near, as the default says.
+    fn fetch_ahead(&self, _names: &[&str]) -> Option<FilesAhead> {
+        None
     }
 
     /// Returns the file with a name.

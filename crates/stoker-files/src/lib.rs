@@ -13,6 +13,9 @@
 //! fixed-size lists. Values that do not fit are [`BadRow`]s, which name the row and the reason; the caller decides
 //! whether they end the ingest.
 //!
+//! Files of buckets are far away: a reader that knows what it will read says so ([`FileBytes::will_read`],
+//! [`Folder::fetch_ahead`]), so that many requests are in flight.
+//!
 //! Every reader limits the memory that it takes before it takes it, whatever a file declares.
 
 #![warn(clippy::disallowed_methods)]
@@ -30,7 +33,7 @@ mod sequential;
 pub use declared_media::refuse_media;
 pub use error::{Error, Result};
 pub use file_bytes::{FileBytes, LocalFile};
-pub use folder::{Folder, FolderFile, LocalFolder};
+pub use folder::{FilesAhead, Folder, FolderFile, LocalFolder};
 pub use format::{BadRow, FileFormat, FormatOptions, RowBatch, RowFiles, RowReader};
 pub use memory_folder::MemoryFolder;
 pub use path_inside::{path_inside, real_path_inside};

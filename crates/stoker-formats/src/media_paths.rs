@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::LargeBinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use stoker_files::path_inside;
+use stoker_files::{FilesAhead, path_inside};
 
 use crate::{Folder, FolderFile};
 
@@ -36,6 +36,12 @@ impl MediaPaths {
             return Err(format!("{} has {} bytes; the limit is {MEDIA_BYTES_MAX}", shown(), file.bytes));
         }
         Ok(file)
+    }
+
+    /// Begins to fetch the files of rows, if they are far away. `files` has those of each column.
+    pub fn fetch_ahead(&self, files: &[Vec<Option<FolderFile>>]) -> Option<FilesAhead> {
+        let names: Vec<&str> = files.iter().flatten().flatten().map(|file| file.name.as_str()).collect();
+        (names.len() > 1).then(|| self.0.fetch_ahead(&names)).flatten()
     }
 }
 

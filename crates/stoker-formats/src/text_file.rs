@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -159,6 +160,10 @@ impl FileBytes for FailingBytes {
             self.failed.store(true, Ordering::Relaxed);
         }
         read
+    }
+
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        self.file.will_read(ranges);
     }
 }
 

@@ -44,6 +44,14 @@ pub enum Error {
         /// What is wrong with the file.
         reason: String,
     },
+    /// The store of a source file did not answer, after all retries. The file is never skipped, because it may be intact.
+    #[error("cannot read {}: {reason}; run the same command again to go on", path.display())]
+    Unreachable {
+        /// The file.
+        path: PathBuf,
+        /// What the store says.
+        reason: String,
+    },
     /// A row of a source file cannot become a row of the table.
     #[error(
         "{} row {row}: {reason}; repair or remove the row, or leave such rows out with --on-error skip",
@@ -222,7 +230,7 @@ impl Error {
             | Error::NullLists { .. }
             | Error::NotParquet { .. } => ErrorKind::InvalidRequest,
             Error::Unreadable { .. } | Error::Row { .. } | Error::Journal { .. } => ErrorKind::DataCorrupt,
-            Error::Changed { .. } | Error::NotWritten { .. } => ErrorKind::Unavailable,
+            Error::Changed { .. } | Error::Unreachable { .. } | Error::NotWritten { .. } => ErrorKind::Unavailable,
             Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Error::Stopped { .. } => ErrorKind::Cancelled,
             Error::Lake(source) | Error::NoTable { source } => source.kind(),

@@ -18,7 +18,7 @@ use stoker_lake::{Objects, Table};
 use stoker_types::{Digest, ErrorKind, MAIN_BRANCH, SnapshotRef, TableName};
 
 use crate::source_file::SourceFile;
-use crate::stamp::StampError;
+use crate::stamp::{Stamp, StampError};
 use crate::{Error, Result};
 
 /// The most lists that are read at the same time.
@@ -65,10 +65,28 @@ pub(crate) struct FileList {
     files: Vec<ListedFile>,
 }
 
-/// Name; absolute path, unless it is the name below the root; length; modification time in nanoseconds since 1970;
-/// digest.
+/// Name; absolute path or URI, unless it is the name below the root; length; modification time in nanoseconds since 1970;
+/// digest of the content or, for a file that was not on this machine, of its version; that version, which is its ETag.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct ListedFile(String, Option<String>, u64, u64, Digest);
+struct ListedFile(
+    String,
+    Option<String>,
+    u64,
+    u64,
+    Digest,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
+);
+
+impl ListedFile {
+    /// Whether the stamp of a file, whose path or name this one has, says that it is this one.
+    fn has_stamp(&self, stamp: &Stamp) -> bool {
+        let is_version = match (stamp.version(), &self.5) {
+            (None, None) => self.3 == stamp.modified_nanos(),
+            (now, listed) => now == listed.as_deref(),
+        };
+        self.2 == stamp.bytes && is_version
+    }
+}
 
 impl FileList {
     /// Builds the list of some files with their digests.
@@ -78,7 +96,8 @@ impl FileList {
         let listed = |(file, digest): &(&SourceFile, Digest)| {
             let is_below = file.absolute.strip_prefix(&root).is_some_and(|below| below == file.name);
             let path = (!is_below).then(|| file.absolute.clone());
-            ListedFile(file.name.clone(), path, file.stamp.bytes, file.stamp.modified_nanos(), *digest)
+            let version = file.stamp.version().map(str::to_string);
+            ListedFile(file.name.clone(), path, file.stamp.bytes, file.stamp.modified_nanos(), *digest, version)
         };
         Self { files: files.iter().map(listed).collect(), root }
     }
@@ -301,14 +320,20 @@ impl KnownFiles {
         same_path: &[(usize, &ListedFile)],
         same_name: &[(usize, &ListedFile)],
     ) -> Result<Standing> {
-        let stamp = (file.stamp.bytes, file.stamp.modified_nanos());
-        if let Some((list, _)) = same_path.iter().find(|(_, known)| (known.2, known.3) == stamp) {
+        if let Some((list, _)) = same_path.iter().find(|(_, known)| known.has_stamp(&file.stamp)) {
             return Ok(Standing::Known(*list));
         }
         let candidates = if same_path.is_empty() { same_name } else { same_path };
-        let same_length = || candidates.iter().filter(|(_, known)| known.2 == file.stamp.bytes);
+        if file.stamp.version().is_some()
+            && let Some((list, _)) = candidates.iter().find(|(_, known)| known.has_stamp(&file.stamp))
+        {
+            return Ok(Standing::Known(*list));
+        }
+        // Of files that were in buckets, the content is not known.
+        let same_length =
+            || candidates.iter().filter(|(_, known)| known.2 == file.stamp.bytes && known.5.is_none());
         if same_length().next().is_some() {
-            match file.digest() {
+            match file.content_digest() {
                 Ok(digest) => {
                     if let Some((list, _)) = same_length().find(|(_, known)| known.4 == digest) {
                         return Ok(Standing::Known(*list));

@@ -15,6 +15,8 @@
 //! `_stoker/ingest/files/<table>/<run>.json`. An ingest that appends to the table then writes only the files that the
 //! table does not have.
 //!
+//! Sources are paths of this machine, or URIs of buckets and of files of web servers; `stoker-buckets` reads those.
+//!
 //! - [`ingest_imagefolder`]: one folder per class, optionally below one folder per split.
 //! - [`ingest_parquet`]: Parquet files, with columns declared as tensors, vectors or encoded images.
 //! - [`ingest_files`]: files of any [`stoker_formats::FileFormat`], such as WebDataset archives.
@@ -41,6 +43,7 @@ mod labels;
 mod options;
 mod parquet_files;
 mod parquet_rows;
+mod place;
 mod progress;
 mod report;
 mod source_file;

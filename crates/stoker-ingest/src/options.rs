@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use stoker_lake::WriteOptions;
+use stoker_lake::{StorageOptions, WriteOptions};
 
 use crate::{CompressedColumn, Error, Result, TensorColumn, VectorColumn};
 
@@ -187,6 +187,10 @@ pub struct ImageFolderOptions {
     /// Whether to write the rows again if this source was ingested before.
     #[serde(skip)]
     pub again: bool,
+    /// Options of the object store of sources in a bucket, such as their credentials. What they leave open comes from the
+    /// environment.
+    #[serde(skip)]
+    pub source_options: StorageOptions,
 }
 
 impl Default for ImageFolderOptions {
@@ -206,6 +210,7 @@ impl Default for ImageFolderOptions {
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,
             again: false,
+            source_options: StorageOptions::default(),
         }
     }
 }
@@ -251,6 +256,10 @@ pub struct ParquetOptions {
     /// Whether to write the rows again if this source was ingested before.
     #[serde(skip)]
     pub again: bool,
+    /// Options of the object store of sources in a bucket, such as their credentials. What they leave open comes from the
+    /// environment.
+    #[serde(skip)]
+    pub source_options: StorageOptions,
 }
 
 impl Default for ParquetOptions {
@@ -270,6 +279,7 @@ impl Default for ParquetOptions {
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,
             again: false,
+            source_options: StorageOptions::default(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The source files of an ingest, and their digests.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use rayon::prelude::*;
 use stoker_types::{Digest, DigestBuilder};
 
+use crate::place::Place;
 use crate::stamp::{Stamp, StampError};
 use crate::{Error, Result, Skipped};
 
@@ -20,28 +21,41 @@ pub(crate) struct SourceFile {
     pub name: String,
     /// The path at which the file is read, and by which reports name it.
     pub path: PathBuf,
-    /// The absolute path. Bytes that are not UTF-8 are U+FFFD.
+    /// The absolute path, or the URI. Bytes that are not UTF-8 are U+FFFD.
     pub absolute: String,
-    /// The length and modification time when the file was listed.
+    /// The length, and the modification time or ETag, when the file was listed.
     pub stamp: Stamp,
+    /// Where the file is.
+    pub place: Place,
     /// The number of parts in which the file is read. Each can be skipped on its own.
     pub parts: usize,
 }
 
 impl SourceFile {
-    /// Computes the digest of the file's bytes.
+    /// Computes the digest of the file's bytes or, of a file that is not on this machine, of its ETag, so that it is not read
+    /// a second time.
     pub fn digest(&self) -> Result<Digest, StampError> {
-        let file = self.stamp.open(&self.path)?;
+        match self.stamp.version() {
+            Some(version) => Ok(DigestBuilder::new("stoker ingest version 1").part(version.as_bytes()).finish()),
+            None => self.content_digest(),
+        }
+    }
+
+    /// Computes the digest of the file's bytes, wherever it is.
+    pub fn content_digest(&self) -> Result<Digest, StampError> {
+        let file = self.place.open(&self.path, &self.stamp)?;
+        let of_read = |error: io::Error| file.check().err().unwrap_or(StampError::Io(error));
+        let mut reader = file.reader().map_err(of_read)?;
         let mut digest = DigestBuilder::new("stoker ingest file 1");
         let mut chunk = Vec::new();
         loop {
             chunk.clear();
-            if Read::take(&file, CHUNK_BYTES).read_to_end(&mut chunk).map_err(StampError::Io)? == 0 {
+            if Read::take(&mut reader, CHUNK_BYTES).read_to_end(&mut chunk).map_err(of_read)? == 0 {
                 break;
             }
             digest.update(&chunk);
         }
-        self.stamp.check(&file)?;
+        file.check()?;
         Ok(digest.finish())
     }
 
@@ -51,6 +65,7 @@ impl SourceFile {
         match error {
             StampError::Changed(change) => Error::Changed { path, change },
             StampError::Io(error) => Error::Unreadable { path, reason: error.to_string() },
+            StampError::Unreachable(reason) => Error::Unreachable { path, reason },
         }
     }
 }

@@ -10,6 +10,7 @@ mod imagefolder;
 mod jobs;
 mod parquet;
 mod parquet_rows;
+mod places;
 mod recognise;
 
 use std::path::{Path, PathBuf};

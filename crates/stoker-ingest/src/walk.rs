@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
+use crate::place::{NamedSource, Place, SourceContents, walk_objects};
+use crate::stamp::Stamp;
 use crate::{Error, OnError, Result, Skipped};
 
 /// What the counts of left-out files call folders that are Stoker lakes, each of which counts once.
 pub const LAKES_LEFT_OUT: &str = "Stoker lakes";
 
 /// The folder by which a lake is known: it has all that Stoker keeps beside the tables.
-const LAKE_FOLDER: &str = "_stoker";
+pub(crate) const LAKE_FOLDER: &str = "_stoker";
 
 /// The rules by which files are selected.
 pub(crate) struct Rules<'a> {
@@ -28,19 +30,39 @@ pub(crate) struct Rules<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Folders and wanted files, in no particular order. Links are followed.
-    pub entries: Vec<DirEntry>,
+    pub entries: Vec<Entry>,
     /// Links to nothing, if these are skipped.
     pub skipped: Vec<Skipped>,
     /// The number of files with each other ending, and of lakes under [`LAKES_LEFT_OUT`].
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// Lists everything below a folder, except lakes, which have tables and no sources.
+/// A folder or a file.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub path: PathBuf,
+    pub is_folder: bool,
+    /// The stamp of a file; the default for a folder.
+    pub stamp: Stamp,
+}
+
+/// Lists everything below a folder, at `root`, except lakes, which have tables and no sources. A file has nothing below it.
 ///
 /// # Errors
 /// [`Error::List`] for a folder that cannot be read; [`Error::Unreadable`] for a link to nothing, unless such links are
 /// skipped.
-pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
+pub(crate) fn walk(place: &Place, root: &Path, source: &NamedSource, rules: &Rules<'_>) -> Result<Walk> {
+    match (&source.contents, place) {
+        (SourceContents::File(_), _) => Ok(Walk::default()),
+        (SourceContents::Objects(objects), Place::Bucket(bucket)) => {
+            let uri = source.path.to_string_lossy();
+            Ok(walk_objects(root, bucket.key(&uri).unwrap_or_default(), objects, rules))
+        }
+        _ => walk_folder(root, rules),
+    }
+}
+
+fn walk_folder(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
     let mut num_lakes = 0u64;
     let visible = |entry: &DirEntry| {
         let first = entry.file_name().as_encoded_bytes().first();
@@ -55,7 +77,7 @@ pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
             Ok(entry)
                 if entry.file_type().is_dir() || is_wanted(entry.path(), rules) && entry.file_type().is_file() =>
             {
-                found.entries.push(entry);
+                found.entries.push(Entry::of(entry)?);
             }
             Ok(entry) => found.leave_out(entry.path()),
             Err(error) => found.add_failed(root, rules, error)?,
@@ -71,6 +93,18 @@ pub(crate) fn walk(root: &Path, rules: &Rules<'_>) -> Result<Walk> {
 /// Whether an entry is the folder of a Stoker lake.
 fn is_lake(entry: &DirEntry) -> bool {
     entry.file_type().is_dir() && entry.path().join(LAKE_FOLDER).is_dir()
+}
+
+impl Entry {
+    fn of(entry: DirEntry) -> Result<Self> {
+        let is_folder = entry.file_type().is_dir();
+        let status = || {
+            let status = entry.metadata();
+            status.map_err(|source| Error::List { path: entry.path().to_path_buf(), source: source.into() })
+        };
+        let stamp = if is_folder { Stamp::default() } else { Stamp::of(&status()?) };
+        Ok(Self { path: entry.into_path(), is_folder, stamp })
+    }
 }
 
 impl Walk {
@@ -107,7 +141,8 @@ pub(crate) fn ending(path: &Path) -> String {
     ending.unwrap_or_else(|| "without ending".into())
 }
 
-fn is_wanted(path: &Path, rules: &Rules<'_>) -> bool {
+/// Whether the ending of a file's name is wanted.
+pub(crate) fn is_wanted(path: &Path, rules: &Rules<'_>) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     rules.extensions.is_empty() || rules.extensions.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }

@@ -41,8 +41,17 @@ pub(crate) fn wrapper(
     if !is_remote(uri) {
         return checked;
     }
-    let breaker = Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params));
-    Arc::new(ChainedWrappingObjectStore::new(vec![breaker, checked]))
+    Arc::new(ChainedWrappingObjectStore::new(vec![breaker_wrapper(uri, breaker, registry, params), checked]))
+}
+
+/// The wrapper that puts a breaker in front of all requests to a store.
+pub(crate) fn breaker_wrapper(
+    uri: &str,
+    breaker: &Arc<Breaker>,
+    registry: &Arc<ObjectStoreRegistry>,
+    params: &ObjectStoreParams,
+) -> Arc<dyn WrappingObjectStore> {
+    Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params))
 }
 
 /// A function that opens the store of a lake again, without the wrapper.

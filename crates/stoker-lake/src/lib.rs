@@ -26,6 +26,7 @@ mod again;
 mod allowance;
 mod blobs;
 mod branches;
+mod bucket;
 mod change;
 mod checksums;
 mod cleanup;
@@ -67,6 +68,7 @@ mod versions;
 mod write;
 
 pub use allowance::{Expense, WriteAllowance};
+pub use bucket::open_bucket;
 pub use change::{ChangeNote, Changed, Isolation, NewColumns, RowChange};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
+const KEY_ID: &str = "aws_access_key_id";
+const SESSION_TOKEN: &str = "aws_session_token";
+
 /// Environment variables, each with the option for which it is the default.
 const FROM_ENV: [(&str, &str); 8] = [
     ("AWS_ENDPOINT_URL", "aws_endpoint"),
     ("AWS_ENDPOINT", "aws_endpoint"),
     ("AWS_REGION", "aws_region"),
     ("AWS_DEFAULT_REGION", "aws_region"),
-    ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
+    ("AWS_ACCESS_KEY_ID", KEY_ID),
     ("AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
-    ("AWS_SESSION_TOKEN", "aws_session_token"),
+    ("AWS_SESSION_TOKEN", SESSION_TOKEN),
     ("AWS_ALLOW_HTTP", "allow_http"),
 ];
 
@@ -42,15 +45,41 @@ impl StorageOptions {
     }
 
     /// Completes these options from the environment: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and the
-    /// like.
+    /// like. A key that was given has no session token in the environment, which belongs to another key.
     #[must_use]
     pub fn with_env(mut self) -> Self {
-        for (variable, key) in FROM_ENV {
+        let has_own_key = self.get(KEY_ID).is_some();
+        for (variable, key) in FROM_ENV.into_iter().filter(|(_, key)| !has_own_key || *key != SESSION_TOKEN) {
             if let Ok(value) = std::env::var(variable) {
                 self.0.entry(key.to_string()).or_insert(value);
             }
         }
         self
+    }
+
+    /// Completes these options from environment variables with a prefix: `PREFIX_AWS_REGION` is the option `aws_region`.
+    #[must_use]
+    pub fn with_env_of(mut self, prefix: &str) -> Self {
+        for (variable, value) in std::env::vars_os() {
+            if let (Some(variable), Some(value)) = (variable.to_str(), value.to_str())
+                && let Some(key) = variable.strip_prefix(prefix)
+            {
+                self.0.entry(key.to_lowercase()).or_insert_with(|| value.to_string());
+            }
+        }
+        self
+    }
+
+    /// Sets an option that was not given.
+    #[must_use]
+    pub fn with_default(mut self, key: &str, value: &str) -> Self {
+        self.0.entry(key.to_string()).or_insert_with(|| value.to_string());
+        self
+    }
+
+    /// Returns whether no option was given.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns whether an option of this name is a credential.

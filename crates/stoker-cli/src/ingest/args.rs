@@ -8,7 +8,10 @@ use stoker_ingest::{
     Channels, ColumnCast, CompressedColumn, FileSizes, FilesOptions, ImageFolderOptions, ImageSize, Images, Layout,
     Mode, OnError, ParquetOptions, RenamedColumn, SourceKind, Splits, TensorColumn, VectorColumn,
 };
+use stoker_lake::StorageOptions;
 use stoker_types::TableName;
+
+use crate::connect::storage_options;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SourceCommand {
@@ -26,7 +29,8 @@ pub(super) enum SourceCommand {
 /// What is ingested, whatever kind it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct SourceArgs {
-    /// Files and folders. A path that is named like a command is written ./parquet
+    /// Files and folders: paths, or URIs of a bucket, s3://, gs://, az:// or abfss://, or of files of a web server, https://.
+    /// A path that is named like a command is written ./parquet. A stream of Arrow IPC on standard input is -
     #[arg(required = true, num_args = 1.., value_name = "SOURCE")]
     pub sources: Vec<PathBuf>,
     /// The table
@@ -89,6 +93,11 @@ pub(super) struct CommonArgs {
     /// MiB of source files between two points at which an interrupted run can resume
     #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub unit_mib: u64,
+    /// An option of the object store of sources in a bucket, such as aws_endpoint=http://127.0.0.1:9000; repeatable. The keys
+    /// are those of --storage-option; what is left open comes from the environment. Put credentials into environment variables
+    /// instead, such as STOKER_SOURCE_AWS_SECRET_ACCESS_KEY for aws_secret_access_key
+    #[arg(long = "source-option", value_name = "KEY=VALUE")]
+    pub source_options: Vec<String>,
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -96,7 +105,7 @@ pub(super) struct CommonArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ImagefolderArgs {
-    /// The folder
+    /// The folder: a path, or a URI in a bucket
     pub dir: PathBuf,
     /// The table
     pub table: TableName,
@@ -140,7 +149,7 @@ pub(super) struct ImageArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ParquetArgs {
-    /// Files and folders
+    /// Files and folders: paths, or URIs
     #[arg(required = true, num_args = 1.., value_name = "FILES")]
     pub files: Vec<PathBuf>,
     /// The table
@@ -199,6 +208,7 @@ impl Default for CommonArgs {
             rows_per_fragment: None,
             page_kib: None,
             unit_mib: 256,
+            source_options: Vec::new(),
             quiet: false,
         }
     }
@@ -210,9 +220,20 @@ impl CommonArgs {
         FileSizes { rows_per_fragment_max: self.rows_per_fragment, page_bytes }
     }
 
+    /// Returns the options of the object store of the sources.
+    ///
+    /// # Errors
+    /// An option that is not `KEY=VALUE`.
+    pub fn source_options(&self) -> anyhow::Result<StorageOptions> {
+        storage_options("--source-option", "STOKER_SOURCE_AWS_SECRET_ACCESS_KEY", &self.source_options)
+    }
+
     /// Returns the options of an ingest of images; without `images`, those of the images have their defaults.
-    pub fn into_image_options(self, images: Option<ImageArgs>) -> ImageFolderOptions {
-        let sizes = self.sizes();
+    ///
+    /// # Errors
+    /// An option of the object store that is not `KEY=VALUE`.
+    pub fn into_image_options(self, images: Option<ImageArgs>) -> anyhow::Result<ImageFolderOptions> {
+        let (sizes, source_options) = (self.sizes(), self.source_options()?);
         let common = ImageFolderOptions {
             mode: self.mode,
             sizes,
@@ -220,15 +241,16 @@ impl CommonArgs {
             unit_bytes: self.unit_mib << 20,
             on_error: self.on_error,
             again: self.again,
+            source_options,
             ..ImageFolderOptions::default()
         };
-        let Some(images) = images else { return common };
+        let Some(images) = images else { return Ok(common) };
         let splits = match (images.splits, images.no_splits) {
             (Some(names), _) => Splits::Named(names),
             (None, true) => Splits::None,
             (None, false) => Splits::Auto,
         };
-        ImageFolderOptions {
+        Ok(ImageFolderOptions {
             splits,
             images: images.images,
             layout: images.layout,
@@ -238,13 +260,16 @@ impl CommonArgs {
             verify: !images.no_verify,
             image_bytes_max: images.image_mib_max << 20,
             ..common
-        }
+        })
     }
 
     /// Returns the options of an ingest of Parquet files, without those that name columns.
-    pub fn into_parquet_options(self, declared: DeclaredArgs) -> ParquetOptions {
-        let sizes = self.sizes();
-        ParquetOptions {
+    ///
+    /// # Errors
+    /// An option of the object store that is not `KEY=VALUE`.
+    pub fn into_parquet_options(self, declared: DeclaredArgs) -> anyhow::Result<ParquetOptions> {
+        let (sizes, source_options) = (self.sizes(), self.source_options()?);
+        Ok(ParquetOptions {
             mode: self.mode,
             tensors: declared.tensors,
             vectors: declared.vectors,
@@ -255,21 +280,26 @@ impl CommonArgs {
             unit_bytes: self.unit_mib << 20,
             on_error: self.on_error,
             again: self.again,
+            source_options,
             ..ParquetOptions::default()
-        }
+        })
     }
 
     /// Returns the options of an ingest of files of a format, without those that name columns.
-    pub fn into_files_options(self) -> FilesOptions {
-        let sizes = self.sizes();
-        FilesOptions {
+    ///
+    /// # Errors
+    /// An option of the object store that is not `KEY=VALUE`.
+    pub fn into_files_options(self) -> anyhow::Result<FilesOptions> {
+        let (sizes, source_options) = (self.sizes(), self.source_options()?);
+        Ok(FilesOptions {
             mode: self.mode,
             sizes,
             compress: self.compress,
             unit_bytes: self.unit_mib << 20,
             on_error: self.on_error,
             again: self.again,
+            source_options,
             ..FilesOptions::default()
-        }
+        })
     }
 }

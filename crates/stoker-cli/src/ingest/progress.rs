@@ -65,9 +65,13 @@ impl Counts {
     /// Formats the bytes done, the rate and the remaining time as a line for a log.
     fn line(&self) -> String {
         let rate = self.bytes as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
-        let left = self.bytes_total.saturating_sub(self.bytes) as f64 / rate.max(1.0);
         #[expect(clippy::cast_possible_truncation, reason = "casts of numbers with fractions saturate")]
         let whole_rate = rate as u64;
+        if self.bytes_total == 0 {
+            // The size of standard input is not known.
+            return format!("{}, {}, {}/s", HumanBytes(self.bytes), self.done(), HumanBytes(whole_rate));
+        }
+        let left = self.bytes_total.saturating_sub(self.bytes) as f64 / rate.max(1.0);
         let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
         format!(
             "{} of {}, {} files, {}, {}/s, {} left",

@@ -21,16 +21,19 @@ pub(super) enum Work {
 
 impl Work {
     /// Returns the work of a command that names the kind, and its table.
-    pub fn of_command(kind: SourceCommand) -> (Self, TableName) {
-        match kind {
+    ///
+    /// # Errors
+    /// Options that are not valid.
+    pub fn of_command(kind: SourceCommand) -> anyhow::Result<(Self, TableName)> {
+        Ok(match kind {
             SourceCommand::Imagefolder(ImagefolderArgs { dir, table, images, common }) => {
-                (Self::Imagefolder(dir, common.into_image_options(Some(images))), table)
+                (Self::Imagefolder(dir, common.into_image_options(Some(images))?), table)
             }
             SourceCommand::Parquet(ParquetArgs { files, table, columns, drop, images, videos, declared, common }) => {
-                let options = common.into_parquet_options(declared);
+                let options = common.into_parquet_options(declared)?;
                 (Self::Parquet(files, ParquetOptions { columns, drop, images, videos, ..options }), table)
             }
-        }
+        })
     }
 
     /// Returns the work for sources of a kind that was recognised.
@@ -62,7 +65,7 @@ impl Work {
             SourceKind::Imagefolder => {
                 refuse(kind, columns.into_iter().chain(files).chain(of_parquet))?;
                 let [dir] = args.sources.as_slice() else { bail!("a source of the kind {kind} is one folder") };
-                Ok(Self::Imagefolder(dir.clone(), common.into_image_options(images)))
+                Ok(Self::Imagefolder(dir.clone(), common.into_image_options(images)?))
             }
             SourceKind::Parquet => {
                 refuse(kind, files.into_iter().chain(of_images))?;
@@ -71,13 +74,13 @@ impl Work {
                     drop: args.drop,
                     images: args.image_columns,
                     videos: args.video_columns,
-                    ..common.into_parquet_options(declared.unwrap_or_default())
+                    ..common.into_parquet_options(declared.unwrap_or_default())?
                 };
                 Ok(Self::Parquet(args.sources, options))
             }
             SourceKind::Format(name) => {
                 refuse(kind, of_images.into_iter().chain(of_parquet))?;
-                let options = common.into_files_options();
+                let options = common.into_files_options()?;
                 let sampled = args.sample_rows.and_then(|rows| usize::try_from(rows).ok());
                 let options = FilesOptions {
                     format: Some(name.into()),

@@ -184,6 +184,7 @@ impl ArrowReader {
         let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
         let mut arrays = slice.rows.columns().to_vec();
         let mut unread = vec![false; slice.rows.num_rows()];
+        let _ahead = self.table.paths.fetch_ahead(&slice.files);
         for (column, files) in self.table.media.iter().zip(&slice.files) {
             let Some((index, _)) = schema.column_with_name(column).filter(|_| files.iter().any(Option::is_some)) else {
                 continue;

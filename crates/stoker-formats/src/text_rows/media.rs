@@ -116,6 +116,7 @@ impl TextTable {
     ) -> Result<MediaRows> {
         let mut arrays: Vec<ArrayRef> = rows.as_struct_opt().map(|rows| rows.columns().to_vec()).unwrap_or_default();
         let mut good = vec![true; rows.len()];
+        let _ahead = self.paths.fetch_ahead(files);
         for (column, files) in self.media.iter().zip(files) {
             let mut values = MediaValues::new();
             for ((file, number), good) in files.iter().zip(numbers).zip(&mut good) {

@@ -76,12 +76,13 @@ impl FileDecoder {
     /// Reads and sends the rows of all files. Breaks off when nobody needs them.
     fn read(&self) -> Result<ControlFlow<()>> {
         let mut gathered = GatheredRows::default();
+        let _ahead = self.plan.fetch_ahead(&self.files);
         for file in &self.files {
             let mut reading = FileReading::new(self, *file);
             let outcome = reading.read(&mut gathered);
-            // The rows or the damage that were read do not belong to the listed files if one changed.
-            if let Some(change) = self.plan.folder.change() {
-                return Err(change);
+            // The rows or the damage that were read do not belong to the listed files if one changed or was not read.
+            if let Some(fault) = self.plan.folder.fault() {
+                return Err(fault);
             }
             match outcome {
                 Ok(ControlFlow::Continue(())) => {}
@@ -155,8 +156,8 @@ impl<'a> FileReading<'a> {
     fn take(&mut self, rows: RowBatch, gathered: &mut GatheredRows) -> Result<usize> {
         let RowBatch { batch, mut bad, source_bytes } = rows;
         let plan = &self.decoder.plan;
-        if let Some(change) = plan.folder.change() {
-            return Err(change);
+        if let Some(fault) = plan.folder.fault() {
+            return Err(fault);
         }
         let converted = convert(&plan.columns, &plan.schema, &batch).map_err(|wrong| wrong.of(&self.path))?;
         let num_bad = bad.len() as u64;
@@ -171,7 +172,10 @@ impl<'a> FileReading<'a> {
         self.num_read += batch.num_rows() as u64 + num_bad;
         self.skips.keep(converted.batch.num_rows());
         let file_bytes = plan.file_bytes(self.file);
-        let counted = source_bytes.min(file_bytes.saturating_sub(self.counted_bytes));
+        let counted = match plan.folder.knows_sizes() {
+            true => source_bytes.min(file_bytes.saturating_sub(self.counted_bytes)),
+            false => source_bytes,
+        };
         self.counted_bytes += counted;
         gathered.done.bytes += counted;
         let num_bytes = converted.batch.get_array_memory_size().max(batch.get_array_memory_size());

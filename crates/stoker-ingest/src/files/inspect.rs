@@ -91,8 +91,8 @@ impl FirstRows {
         )?;
         let Some(RowBatch { batch, mut bad, source_bytes }) = rows else { return Ok(()) };
         let converted = convert(&plan.columns, &plan.schema, &batch).map_err(|wrong| wrong.of(&path))?;
-        if let Some(change) = plan.folder.change() {
-            return Err(change);
+        if let Some(fault) = plan.folder.fault() {
+            return Err(fault);
         }
         bad.extend(numbered(0, &bad, converted.bad));
         bad.sort_by_key(|bad| bad.row);

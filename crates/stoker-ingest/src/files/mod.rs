@@ -35,7 +35,8 @@ use crate::compress::written_schema;
 use crate::job::{Job, blocking, existing};
 use crate::labels::check_labels;
 use crate::{Error, IngestReport, Mode, Progress, Result};
-use plan::{FilePlan, first};
+use crate::place::shown;
+use plan::FilePlan;
 use units::FilesSource;
 
 /// Writes files of one format into a table. A source is a file, or a folder, which stands for all files in it at any
@@ -114,6 +115,7 @@ pub(crate) async fn ingest_with(
         None => with_index_columns(&schema).map_err(|reason| Error::option("--video", reason))?,
     };
     let plan = Arc::new(plan);
+    let root = sources.first().map(|source| shown(source)).unwrap_or_default();
     let job = Job {
         lake,
         table,
@@ -124,7 +126,7 @@ pub(crate) async fn ingest_with(
         again: options.again,
         digest,
         left_out: plan.left_out(),
-        root: first(sources),
+        root: &root,
         progress,
     };
     let source = FilesSource { plan: plan.clone(), unit_bytes: options.unit_bytes };

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use stoker_formats::FormatOptions;
+use stoker_lake::StorageOptions;
 
 use super::cast::ColumnCast;
 use crate::{CompressedColumn, Error, FileSizes, Mode, OnError, Result};
@@ -51,6 +52,10 @@ pub struct FilesOptions {
     /// Whether to write the rows again if this source was ingested before.
     #[serde(skip)]
     pub again: bool,
+    /// Options of the object store of sources in a bucket, such as their credentials. What they leave open comes from the
+    /// environment.
+    #[serde(skip)]
+    pub source_options: StorageOptions,
 }
 
 impl Default for FilesOptions {
@@ -71,6 +76,7 @@ impl Default for FilesOptions {
             unit_bytes: UNIT_BYTES,
             on_error: OnError::Fail,
             again: false,
+            source_options: StorageOptions::default(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Finds the format of files, and plans the columns of the table.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use stoker_formats::{FileFormat, Folder, RowFiles};
+use stoker_formats::{FileFormat, FilesAhead, Folder, RowFiles};
 use stoker_types::DigestBuilder;
 
 use super::columns::FileColumns;
@@ -13,6 +13,7 @@ use super::folder::StampedFolder;
 use super::options::FilesOptions;
 use super::sources::{SourceListing, list};
 use crate::job::catch_panic;
+use crate::place::shown;
 use crate::source_file::SourceFile;
 use crate::{Error, Result, Skipped};
 
@@ -40,7 +41,7 @@ impl FilePlan {
     /// [`Error::Empty`] for sources in which no format is recognised; errors of the listing, of the format, and of
     /// options that do not fit the columns.
     pub fn new(sources: &[PathBuf], options: &FilesOptions, formats: Formats) -> Result<Self> {
-        let SourceListing { folder, skipped } = list(sources, options.on_error)?;
+        let SourceListing { folder, skipped } = list(sources, options.on_error, &options.source_options)?;
         let (format, names) = match &options.format {
             None => recognise(&folder, &unnamed(formats)),
             Some(name) => {
@@ -78,14 +79,21 @@ impl FilePlan {
         self.rows.files().get(file).map_or_else(PathBuf::new, |name| self.folder.path(name))
     }
 
+    /// Begins to fetch files that have rows and will be read soon, in this order, if they are in a bucket.
+    pub fn fetch_ahead(&self, files: &[usize]) -> Option<FilesAhead> {
+        let names = files.iter().filter_map(|file| self.rows.files().get(*file));
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        (names.len() > 1).then(|| self.folder.fetch_ahead(&names)).flatten()
+    }
+
     /// Counts the files of the folder that were not used, by ending.
     pub fn left_out(&self) -> BTreeMap<String, u64> {
         let has_rows: HashSet<usize> = self.indices.iter().copied().collect();
         self.folder.left_out(|index| has_rows.contains(&index))
     }
 
-    /// Adds what identifies the sources to a digest: the format, and path, length and modification time of each file of
-    /// the folder, because rows may refer to other files.
+    /// Adds what identifies the sources to a digest: the format, and path, length and modification time (or ETag) of each
+    /// file of the folder, because rows may refer to other files.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         digest.update(self.format.as_bytes());
         for (index, file) in self.folder.files().iter().enumerate() {
@@ -132,7 +140,7 @@ pub(super) fn named(formats: Formats, name: &str) -> Result<&'static dyn FileFor
 
 /// Returns the error for files that no format recognises: it says what was seen, and the names of the formats.
 fn unrecognised(sources: &[PathBuf], folder: &StampedFolder, wanted: Option<&str>, formats: Formats) -> Error {
-    let path = sources.first().cloned().unwrap_or_default();
+    let path = sources.first().map(|source| shown(source)).unwrap_or_default();
     let seen = seen(&folder.endings());
     let reason = match wanted {
         Some(name) => format!("no file is of the format {name}; seen: {seen}"),
@@ -156,8 +164,8 @@ pub(super) fn seen(endings: &BTreeMap<String, u64>) -> String {
 }
 
 fn to_error(folder: &StampedFolder, error: stoker_formats::Error) -> Error {
-    if let Some(change) = folder.change() {
-        return change;
+    if let Some(fault) = folder.fault() {
+        return fault;
     }
     let path = |file: &str| folder.path(file);
     match error {
@@ -168,9 +176,4 @@ fn to_error(folder: &StampedFolder, error: stoker_formats::Error) -> Error {
         stoker_formats::Error::Column { file, column, reason } => Error::Column { path: path(&file), column, reason },
         stoker_formats::Error::InvalidOption { option, reason } => Error::InvalidOption { option, reason },
     }
-}
-
-/// Returns the first of the sources, for messages.
-pub(super) fn first(sources: &[PathBuf]) -> &Path {
-    sources.first().map_or(Path::new(""), PathBuf::as_path)
 }

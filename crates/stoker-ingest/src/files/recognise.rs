@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use stoker_formats::{FORMATS, FileFormat, Folder, FolderFile};
+use stoker_lake::StorageOptions;
 
 use super::folder::StampedFolder;
 use super::plan::{Formats, named, recognise, seen, unnamed};
@@ -12,6 +13,7 @@ use super::sources::list;
 use crate::imagefolder::IMAGE_ENDINGS;
 use crate::job::blocking;
 use crate::parquet_files::PARQUET_ENDINGS;
+use crate::place::shown;
 use crate::{Error, OnError, Result};
 
 /// Formats that have a file of their own which names the others. They come before Parquet files and class folders.
@@ -69,26 +71,32 @@ impl fmt::Display for SourceKind {
 /// The first that fits is the kind: formats with an index; Parquet, if there is a Parquet file; an image folder, if there
 /// is one folder with images in at least two folders, which are at least half of all files, and no table (CSV, JSON Lines)
 /// of labels; other formats; an image folder with one class; folders of sounds or videos. The format that makes a row of
-/// each file of any kind must be named.
+/// each file of any kind must be named. Standard input, `-`, is a stream of Arrow IPC. `options` are those of the object store
+/// of sources in a bucket.
 ///
 /// # Errors
 /// [`Error::Empty`], which says what was seen, if no kind fits; [`Error::InvalidOption`] for an unknown name; errors of
 /// listing the sources.
-pub async fn recognise_sources(sources: &[PathBuf], name: Option<&str>) -> Result<RecognisedSources> {
-    recognise_with(sources, name, &FORMATS).await
+pub async fn recognise_sources(
+    sources: &[PathBuf],
+    name: Option<&str>,
+    options: &StorageOptions,
+) -> Result<RecognisedSources> {
+    recognise_with(sources, name, options, &FORMATS).await
 }
 
 /// Finds the kind of sources among image folders, Parquet files and the given formats.
 pub(crate) async fn recognise_with(
     sources: &[PathBuf],
     name: Option<&str>,
+    options: &StorageOptions,
     formats: Formats,
 ) -> Result<RecognisedSources> {
-    let (sources, name) = (sources.to_vec(), name.map(str::to_string));
+    let (sources, name, options) = (sources.to_vec(), name.map(str::to_string), options.clone());
     blocking("looking at files", move || {
         // The ingest refuses links to nothing, if they are of its kind.
-        let folder = list(&sources, OnError::Skip)?.folder;
-        let one_folder = matches!(sources.as_slice(), [source] if source.is_dir());
+        let folder = list(&sources, OnError::Skip, &options)?.folder;
+        let one_folder = folder.is_one_folder();
         let found = match name.as_deref() {
             None => find(&folder, one_folder, formats),
             Some(IMAGEFOLDER) => of_endings(&folder, &IMAGE_ENDINGS).map(|files| (SourceKind::Imagefolder, files)),
@@ -105,7 +113,8 @@ pub(crate) async fn recognise_with(
                 Some(name) => format!("no file is of the kind {name}; seen: {seen}"),
                 None => format!("no kind is recognised; seen: {seen}; kinds for --as: {}", kinds(formats).join(", ")),
             };
-            return Err(Error::Empty { path: super::plan::first(&sources).to_path_buf(), reason });
+            let path = sources.first().map(|source| shown(source)).unwrap_or_default();
+            return Err(Error::Empty { path, reason });
         };
         let bytes = files.iter().map(|file| file.bytes).sum();
         Ok(RecognisedSources { kind, files: files.len() as u64, bytes })

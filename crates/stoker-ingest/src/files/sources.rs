@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stoker_formats::FolderFile;
+use stoker_lake::StorageOptions;
 
 use super::folder::{FileListing, StampedFolder};
+use crate::place::{INPUT_NAME, NamedSource, NamedSources, Place, SourceContents};
 use crate::stamp::Stamp;
 use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, Result, Skipped};
@@ -23,10 +25,10 @@ pub(super) struct SourceListing {
 }
 
 /// A source, which is a file or a folder.
-struct NamedSource {
-    /// The absolute path. A link to a file keeps its own name, which tells the kind of the file.
+struct RootedSource {
+    /// The absolute path, or the URI. A link to a file keeps its own name, which tells the kind of the file.
     path: PathBuf,
-    is_folder: bool,
+    named: NamedSource,
 }
 
 /// Lists the files that are named, and all files below the folders that are named, at any depth. Hidden files and
@@ -34,19 +36,29 @@ struct NamedSource {
 ///
 /// # Errors
 /// [`Error::List`] for a source that does not exist or cannot be listed; [`Error::Layout`] for one that is neither a file
-/// nor a folder; [`Error::InvalidOption`] for a file that is named twice; [`Error::Unreadable`] for a link to nothing and
-/// for a name that is not UTF-8, unless such files are skipped.
-pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListing> {
-    let sources: Vec<NamedSource> = sources.iter().map(|source| NamedSource::open(source)).collect::<Result<_>>()?;
-    let root = root(&sources);
+/// nor a folder; [`Error::InvalidOption`] for a file that is named twice, and for sources in several places;
+/// [`Error::Unreadable`] for a link to nothing and for a name that is not UTF-8, unless such files are skipped.
+pub(super) fn list(sources: &[PathBuf], on_error: OnError, options: &StorageOptions) -> Result<SourceListing> {
+    let NamedSources { place, sources } = NamedSources::open(sources, options)?;
+    if let Place::Input(input) = &place {
+        let file = FolderFile { name: INPUT_NAME.into(), bytes: 0 };
+        let stamp = Stamp::of_input(input.version.clone());
+        let files = vec![(file, FileListing { stamp, source: 0, source_length: 0 })];
+        let sources = sources.into_iter().map(|source| source.path).collect();
+        let folder = StampedFolder::new(place, PathBuf::new(), sources, files, BTreeMap::new());
+        return Ok(SourceListing { folder: Arc::new(folder), skipped: Vec::new() });
+    }
+    let sources: Vec<RootedSource> =
+        sources.into_iter().map(|source| RootedSource::new(&place, source)).collect::<Result<_>>()?;
+    let root = root(&place, &sources);
     let (mut files, mut skipped, mut unlisted) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (index, source) in sources.iter().enumerate() {
-        let found = source.paths(on_error, &mut skipped, &mut unlisted)?;
-        let folder = if source.is_folder { Some(source.path.as_path()) } else { source.path.parent() };
+        let found = source.files(&place, on_error, &mut skipped, &mut unlisted)?;
+        let folder = if source.named.is_folder() { Some(source.path.as_path()) } else { source.path.parent() };
         let source_length = folder.map_or(0, |folder| below(&root, folder).map_or(0, |name| name.len()));
         // A name that is not the root's goes on with a slash.
         let source_length = if source_length == 0 { 0 } else { source_length + 1 };
-        for path in found {
+        for (path, stamp) in found {
             let Some(name) = below(&root, &path) else {
                 let reason = "its name is not UTF-8";
                 match on_error {
@@ -55,8 +67,8 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
                 }
                 continue;
             };
-            let stamp = Stamp::of(&path.metadata().map_err(|source| Error::list(&path, source))?);
-            files.push((FolderFile { name, bytes: stamp.bytes }, FileListing { stamp, source: index, source_length }));
+            let file = FolderFile { name, bytes: stamp.bytes };
+            files.push((file, FileListing { stamp, source: index, source_length }));
         }
     }
     files.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
@@ -65,38 +77,37 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError) -> Result<SourceListi
         return Err(Error::option("SOURCE", format!("{} is named twice", path.display())));
     }
     let sources = sources.into_iter().map(|source| source.path).collect();
-    Ok(SourceListing { folder: Arc::new(StampedFolder::new(root, sources, files, unlisted)), skipped })
+    Ok(SourceListing { folder: Arc::new(StampedFolder::new(place, root, sources, files, unlisted)), skipped })
 }
 
-impl NamedSource {
-    fn open(path: &Path) -> Result<Self> {
-        let status = path.metadata().map_err(|source| Error::list(path, source))?;
-        if !status.is_dir() && !status.is_file() {
-            let reason = "a source should be a file or a folder".to_string();
-            return Err(Error::Layout { path: path.to_path_buf(), reason });
-        }
-        let absolute = absolute(path, status.is_file()).map_err(|source| Error::list(path, source))?;
-        Ok(Self { path: absolute, is_folder: status.is_dir() })
+impl RootedSource {
+    fn new(place: &Place, named: NamedSource) -> Result<Self> {
+        let path = match place.is_local() {
+            true => absolute(&named.path, !named.is_folder()).map_err(|source| Error::list(&named.path, source))?,
+            false => named.path.clone(),
+        };
+        Ok(Self { path, named })
     }
 
-    /// Returns the paths of the files, and adds up what is no file, or belongs to a lake.
-    fn paths(
+    /// Returns the paths and the stamps of the files, and adds up what is no file, or belongs to a lake.
+    fn files(
         &self,
+        place: &Place,
         on_error: OnError,
         skipped: &mut Vec<Skipped>,
         unlisted: &mut BTreeMap<String, u64>,
-    ) -> Result<Vec<PathBuf>> {
-        if !self.is_folder {
-            return Ok(vec![self.path.clone()]);
+    ) -> Result<Vec<(PathBuf, Stamp)>> {
+        if let SourceContents::File(stamp) = &self.named.contents {
+            return Ok(vec![(self.path.clone(), stamp.clone())]);
         }
         let rules = Rules { extensions: &[], hidden: HIDDEN, on_error };
-        let Walk { entries, skipped: links, left_out } = walk(&self.path, &rules)?;
+        let Walk { entries, skipped: links, left_out } = walk(place, &self.path, &self.named, &rules)?;
         skipped.extend(links);
         for (what, count) in left_out {
             *unlisted.entry(what).or_default() += count;
         }
-        let files = entries.into_iter().filter(|entry| entry.file_type().is_file());
-        Ok(files.map(|entry| entry.into_path()).collect())
+        let files = entries.into_iter().filter(|entry| !entry.is_folder);
+        Ok(files.map(|entry| (entry.path, entry.stamp)).collect())
     }
 }
 
@@ -109,10 +120,16 @@ fn absolute(path: &Path, is_file: bool) -> io::Result<PathBuf> {
     Ok(folder.canonicalize()?.join(name))
 }
 
-/// Returns the deepest folder that contains all sources: the source itself if it is one folder.
-fn root(sources: &[NamedSource]) -> PathBuf {
-    let folder = |source: &NamedSource| match source.path.parent() {
-        Some(parent) if sources.len() > 1 || !source.is_folder => parent.to_path_buf(),
+/// Returns the deepest folder that contains all sources: the source itself if it is one folder. Nothing is above a bucket.
+fn root(place: &Place, sources: &[RootedSource]) -> PathBuf {
+    let is_bucket = |path: &Path| match place {
+        Place::Bucket(bucket) => path == Path::new(bucket.uri()),
+        Place::Local | Place::Input(_) => false,
+    };
+    let folder = |source: &RootedSource| match source.path.parent() {
+        Some(parent) if (sources.len() > 1 || !source.named.is_folder()) && !is_bucket(&source.path) => {
+            parent.to_path_buf()
+        }
         _ => source.path.clone(),
     };
     let mut root = sources.first().map(folder).unwrap_or_default();

@@ -56,6 +56,8 @@ pub(super) enum Failure {
     Unreadable(String),
     /// The file changed after it was listed.
     Changed(String),
+    /// The store of the file did not answer.
+    Unreachable(String),
     /// The image is readable, but does not fit the tensor.
     Mismatch { expected: String, found: String },
 }
@@ -65,6 +67,7 @@ impl From<StampError> for Failure {
         match error {
             StampError::Changed(change) => Failure::Changed(change),
             StampError::Io(error) => Failure::Unreadable(error.to_string()),
+            StampError::Unreachable(reason) => Failure::Unreachable(reason),
         }
     }
 }

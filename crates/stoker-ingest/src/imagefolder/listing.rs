@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use stoker_buckets::FetchAhead;
 use stoker_types::DigestBuilder;
-use walkdir::DirEntry;
 
 use super::splits::FirstLevel;
+use crate::place::{NamedSources, Place};
 use crate::stamp::Stamp;
-use crate::walk::{Rules, Walk, walk};
+use crate::walk::{self, Rules, Walk, walk};
 use crate::{Error, ImageFolderOptions, OnError, Result, Skipped};
 
 /// The name of the split of all images in a folder without splits.
@@ -25,15 +26,16 @@ pub(super) struct ImageFile {
     pub class: usize,
     /// The index of the split.
     pub split: usize,
-    /// The length and modification time when the file was listed.
+    /// The length, and the modification time or ETag, when the file was listed.
     pub stamp: Stamp,
 }
 
 /// The images of a folder.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// The listed folder, as an absolute path.
+    /// The listed folder, as an absolute path or a URI.
     pub root: PathBuf,
+    pub place: Place,
     /// The images, sorted by path.
     pub files: Vec<ImageFile>,
     /// The classes in the order of their labels.
@@ -49,9 +51,15 @@ pub(super) struct Listing {
 impl Listing {
     /// Lists a folder. Ignores hidden files and files with other endings; follows links.
     pub fn read(dir: &Path, options: &ImageFolderOptions) -> Result<Self> {
-        let root = dir.canonicalize().map_err(|source| Error::list(dir, source))?;
+        let NamedSources { place, sources } = NamedSources::open(&[dir.to_path_buf()], &options.source_options)?;
+        let source = sources.first().ok_or_else(|| Error::internal("listing images", "there is no source"))?;
+        let dir = source.path.as_path();
+        let root = match place.is_local() {
+            true => dir.canonicalize().map_err(|error| Error::list(dir, error))?,
+            false => dir.to_path_buf(),
+        };
         let rules = Rules { extensions: &EXTENSIONS, hidden: b".", on_error: options.on_error };
-        let Walk { entries, mut skipped, left_out } = walk(&root, &rules)?;
+        let Walk { entries, mut skipped, left_out } = walk(&place, &root, source, &rules)?;
         let entries = read_entries(&root, entries, options.on_error, &mut skipped)?;
         let folders = |level: usize| entries.iter().filter(move |entry| entry.folder && entry.parts() == level);
         let first_level = FirstLevel {
@@ -97,7 +105,7 @@ impl Listing {
         }
         files.sort_by(|a, b| a.relative.cmp(&b.relative));
         skipped.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { root, files, classes, splits, skipped, left_out })
+        Ok(Self { root, place, files, classes, splits, skipped, left_out })
     }
 
     /// Returns the listing of some of the files, which are given by ascending index.
@@ -105,6 +113,7 @@ impl Listing {
         let files = files.iter().map(|index| self.files[*index].clone()).collect();
         Self {
             root: self.root.clone(),
+            place: self.place.clone(),
             files,
             classes: self.classes.clone(),
             splits: self.splits.clone(),
@@ -118,7 +127,16 @@ impl Listing {
         self.root.join(&file.relative)
     }
 
-    /// Adds what identifies the sources to a digest: folder, classes, and the path, length and modification time of
+    /// Begins to fetch files that will be read soon, in this order, if they are in a bucket.
+    pub fn fetch_ahead(&self, files: &[ImageFile]) -> Option<FetchAhead> {
+        if self.place.is_local() {
+            return None;
+        }
+        let paths: Vec<PathBuf> = files.iter().map(|file| self.path(file)).collect();
+        self.place.fetch_ahead(paths.iter().map(PathBuf::as_path).zip(files.iter().map(|file| &file.stamp)))
+    }
+
+    /// Adds what identifies the sources to a digest: folder, classes, and the path, length and modification time or ETag of
     /// each file.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         digest.update(self.root.as_os_str().as_encoded_bytes());
@@ -146,19 +164,18 @@ impl Entry {
     }
 }
 
-/// Converts the found entries: makes their paths relative to the listed folder, and reads the stamps of files.
+/// Converts the found entries: makes their paths relative to the listed folder.
 fn read_entries(
     root: &Path,
-    found: Vec<DirEntry>,
+    found: Vec<walk::Entry>,
     on_error: OnError,
     skipped: &mut Vec<Skipped>,
 ) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(found.len());
-    for entry in found {
-        let folder = entry.file_type().is_dir();
-        let relative = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
+    for walk::Entry { path, is_folder: folder, stamp } in found {
+        let relative = path.strip_prefix(root).ok().and_then(Path::to_str);
         let Some(relative) = relative else {
-            let (path, reason) = (entry.path().to_path_buf(), "its name is not UTF-8".to_string());
+            let reason = "its name is not UTF-8".to_string();
             match on_error {
                 OnError::Skip if folder => continue,
                 OnError::Skip => skipped.push(Skipped::file(&path, reason)),
@@ -167,11 +184,6 @@ fn read_entries(
             continue;
         };
         let relative = relative.replace(std::path::MAIN_SEPARATOR, "/");
-        let status = || {
-            let status = entry.metadata();
-            status.map_err(|source| Error::List { path: entry.path().to_path_buf(), source: source.into() })
-        };
-        let stamp = if folder { Stamp::default() } else { Stamp::of(&status()?) };
         entries.push(Entry { relative, folder, stamp });
     }
     Ok(entries)

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of, written_schema};
 use crate::job::{Job, Size, Source, Units, Written, blocking, catch_panic, existing};
 use crate::labels::check_labels;
+use crate::place::shown;
 use crate::source_file::SourceFile;
 use crate::{Channels, Error, ImageFolderOptions, Images, IngestReport, Mode, Progress, Result, Skipped};
 use decode::{Failure, Header, Target, header};
@@ -84,6 +85,7 @@ pub async fn ingest_imagefolder(
         true => with_dictionary(schema, &builder).await?,
         false => schema,
     };
+    let root = shown(dir);
     let job = Job {
         lake,
         table,
@@ -94,7 +96,7 @@ pub async fn ingest_imagefolder(
         again: options.again,
         digest,
         left_out: builder.listing.left_out.clone(),
-        root: dir,
+        root: &root,
         progress,
     };
     let skipped = builder.listing.skipped.clone();
@@ -197,7 +199,8 @@ impl Source for ImageSource {
         let file = |file: &ImageFile| {
             let path = listing.path(file);
             let absolute = path.to_string_lossy().into_owned();
-            SourceFile { name: file.relative.clone(), path, absolute, stamp: file.stamp, parts: 1 }
+            let (name, stamp, place) = (file.relative.clone(), file.stamp.clone(), listing.place.clone());
+            SourceFile { name, path, absolute, stamp, place, parts: 1 }
         };
         listing.files.iter().map(file).collect()
     }
@@ -250,15 +253,20 @@ impl ImageUnits {
         writer: &mut TableWriter,
     ) -> Result<Option<(u64, Vec<Skipped>)>> {
         let files = &self.builder.listing.files;
-        let mut groups = ranges(unit, GROUP_BYTES, |index| self.builder.row_bytes(&files[index])).into_iter();
+        let mut groups = ranges(unit, GROUP_BYTES, |index| self.builder.row_bytes(&files[index])).into_iter().peekable();
         let (mut rows, mut skipped) = (0, Vec::new());
-        let mut next = groups.next().map(|group| (group.clone(), self.decode(group)));
-        while let Some((group, decoding)) = next {
+        // While a group is decoded, the files of the one after it are fetched.
+        let fetch = |group: Option<&Range<usize>>| self.builder.listing.fetch_ahead(&files[group?.clone()]);
+        let mut next = groups.next().map(|group| (group.clone(), self.decode(group), None));
+        let mut ahead = fetch(groups.peek());
+        while let Some((group, decoding, fetching)) = next {
             if job.progress.should_stop() {
                 return Ok(None);
             }
             let decoded = decoding.await.map_err(|source| Error::internal("decoding images", source))??;
-            next = groups.next().map(|group| (group.clone(), self.decode(group)));
+            drop(fetching);
+            next = groups.next().map(|group| (group.clone(), self.decode(group), ahead.take()));
+            ahead = fetch(groups.peek());
             if decoded.batch.num_rows() > 0 {
                 writer.write(&decoded.batch).await?;
             }

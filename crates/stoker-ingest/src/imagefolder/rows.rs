@@ -1,6 +1,5 @@
 //! Converts groups of image files into record batches.
 
-use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,12 +8,10 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rayon::prelude::*;
 use stoker_columns::{TensorType, encoded_image};
-use stoker_types::to_usize;
 
 use super::decode::{Failure, Target, decode, header, verify};
 use super::listing::{ImageFile, Listing};
 use crate::job::catch_panic;
-use crate::stamp::StampError;
 use crate::{Error, Images, OnError, Result, Skipped};
 
 /// Makes rows from the files of a listing.
@@ -71,6 +68,7 @@ impl RowBuilder {
     /// Reads and decodes a range of the files on all cores.
     pub fn rows(&self, range: Range<usize>) -> Result<Rows> {
         let files = &self.listing.files[range];
+        let _ahead = self.listing.fetch_ahead(files);
         let row_bytes = self.target.map_or(0, |target| target.row_bytes());
         let mut pixels = vec![0u8; row_bytes * files.len()];
         let read: Vec<Result<Vec<u8>, Failure>> = if row_bytes == 0 {
@@ -112,18 +110,11 @@ impl RowBuilder {
     /// Reads the bytes of a file and checks that it did not change after it was listed. Never reads more bytes than it
     /// had then.
     pub fn file(&self, file: &ImageFile) -> Result<Vec<u8>, Failure> {
-        let listed = file.stamp;
-        if listed.bytes > self.image_bytes_max {
-            let reason = format!("{} bytes are more than the limit of {}", listed.bytes, self.image_bytes_max);
+        if file.stamp.bytes > self.image_bytes_max {
+            let reason = format!("{} bytes are more than the limit of {}", file.stamp.bytes, self.image_bytes_max);
             return Err(Failure::Unreadable(reason));
         }
-        let open = listed.open(&self.listing.path(file))?;
-        let mut bytes = Vec::new();
-        let reserved = bytes.try_reserve_exact(to_usize(listed.bytes));
-        reserved.map_err(|error| Failure::Unreadable(error.to_string()))?;
-        Read::take(&open, listed.bytes).read_to_end(&mut bytes).map_err(StampError::Io)?;
-        listed.check(&open)?;
-        Ok(bytes)
+        Ok(self.listing.place.open(&self.listing.path(file), &file.stamp)?.read_all()?)
     }
 
     /// Returns the record of a skipped file, or an error if the failure must not be skipped.
@@ -133,6 +124,7 @@ impl RowBuilder {
             Failure::Unreadable(reason) if self.on_error == OnError::Skip => Ok(Skipped::file(&path, reason)),
             Failure::Unreadable(reason) => Err(Error::Unreadable { path, reason }),
             Failure::Changed(change) => Err(Error::Changed { path, change }),
+            Failure::Unreachable(reason) => Err(Error::Unreachable { path, reason }),
             Failure::Mismatch { expected, found } => {
                 Err(Error::Mismatch { path, row: None, column: "image".into(), expected, found })
             }

@@ -1,12 +1,13 @@
 //! Decodes one piece.
 
-use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ColumnChunkMetaData;
 use stoker_types::to_usize;
 use tokio::sync::mpsc;
 
@@ -18,6 +19,7 @@ use super::piece::Piece;
 use super::source::{ParquetFile, num_rows};
 use crate::budget::{Budget, Reservation};
 use crate::job::catch_panic;
+use crate::place::OpenFile;
 use crate::stamp::StampError;
 use crate::{Error, Result};
 
@@ -61,14 +63,14 @@ impl Decoder {
 
     fn read(&self) -> Result<()> {
         let listed = self.file();
-        let file = listed.stamp.open(&listed.path).map_err(|error| self.unusable(error))?;
+        let file = listed.place.open(&listed.path, &listed.stamp).map_err(|error| self.unusable(error))?;
         let outcome = catch_panic(|| self.read_rows(&file), |reason| self.unreadable(reason));
         // If the file was changed meanwhile, the rows or the damage that were read do not belong to the listed file.
-        listed.stamp.check(&file).map_err(|error| self.unusable(error))?;
+        file.check().map_err(|error| self.unusable(error))?;
         outcome
     }
 
-    fn read_rows(&self, file: &File) -> Result<()> {
+    fn read_rows(&self, file: &OpenFile) -> Result<()> {
         let piece = self.piece();
         let Some(row_group) = piece.row_group else { return Ok(()) };
         let source = self.row_group(file, row_group)?;
@@ -114,7 +116,7 @@ impl Decoder {
     }
 
     /// Returns the row group of the piece, with the columns to read.
-    fn row_group<'a>(&'a self, file: &'a File, row_group: usize) -> Result<RowGroupSource<'a>> {
+    fn row_group<'a>(&'a self, file: &'a OpenFile, row_group: usize) -> Result<RowGroupSource<'a>> {
         let footer = self.footer.get(file).map_err(|reason| self.unreadable(reason))?;
         let rows = footer.metadata().row_groups().get(row_group).map(num_rows);
         if rows != Some(self.piece().rows) {
@@ -149,6 +151,7 @@ impl Decoder {
         match error {
             StampError::Changed(change) => Error::Changed { path: self.file().path.clone(), change },
             StampError::Io(error) => self.unreadable(error.to_string()),
+            StampError::Unreachable(reason) => Error::Unreachable { path: self.file().path.clone(), reason },
         }
     }
 
@@ -162,7 +165,7 @@ impl Decoder {
 
 /// Some columns of one row group.
 struct RowGroupSource<'a> {
-    file: &'a File,
+    file: &'a OpenFile,
     footer: &'a ArrowReaderMetadata,
     row_group: usize,
     columns: ProjectionMask,
@@ -174,11 +177,25 @@ impl RowGroupSource<'_> {
         plain_bytes(self.footer.metadata().row_group(self.row_group), &self.columns)
     }
 
+    /// Returns where the values of the columns are in the file.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        let columns = self.footer.metadata().row_group(self.row_group).columns().iter().enumerate();
+        let wanted = columns.filter(|(leaf, _)| self.columns.leaf_included(*leaf));
+        // A damaged footer may have negative numbers; the reader says so.
+        let range = |column: &ColumnChunkMetaData| {
+            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            let (start, length) = (u64::try_from(start).ok()?, u64::try_from(column.compressed_size()).ok()?);
+            Some(start..start.checked_add(length)?)
+        };
+        wanted.filter_map(|(_, column)| range(column)).collect()
+    }
+
     /// Reads the row group from its first row, in record batches of `rows` rows. A reader could begin at a later row,
     /// but readers that skip rows returned wrong lists across page borders (arrow-rs#9370), and rows are rarely read
     /// twice.
     fn open(&self, rows: usize) -> Result<ParquetRecordBatchReader, String> {
         let file = self.file.try_clone().map_err(|error| error.to_string())?;
+        file.will_read(&self.ranges());
         ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.footer.clone())
             .with_row_groups(vec![self.row_group])
             .with_projection(self.columns.clone())

@@ -55,10 +55,13 @@ fn num_rows(file: &ParquetFile) -> u64 {
 /// Reads the first rows of a file.
 fn first_rows(file: &ParquetFile, columns: &Columns) -> Result<RecordBatch> {
     let unreadable = |reason: String| Error::Unreadable { path: file.path.clone(), reason };
-    let opened = file.stamp.open(&file.path).map_err(|error| match error {
+    let unusable = |error: StampError| match error {
         StampError::Changed(change) => Error::Changed { path: file.path.clone(), change },
         StampError::Io(error) => unreadable(error.to_string()),
-    })?;
+        StampError::Unreachable(reason) => Error::Unreachable { path: file.path.clone(), reason },
+    };
+    let opened = file.place.open(&file.path, &file.stamp).map_err(unusable)?;
+    let watched = opened.try_clone().map_err(|error| unreadable(error.to_string()))?;
     let footer = read_footer(&opened).map_err(unreadable)?;
     let schema = columns.schema();
     let fields = footer.schema().fields().iter().enumerate();
@@ -73,7 +76,9 @@ fn first_rows(file: &ParquetFile, columns: &Columns) -> Result<RecordBatch> {
             .map_err(|error| error.to_string())?;
         reader.next().transpose().map_err(|error| error.to_string())
     };
-    match catch_panic(read, |reason| reason).map_err(unreadable)? {
+    let first = catch_panic(read, |reason| reason);
+    watched.check().map_err(unusable)?;
+    match first.map_err(unreadable)? {
         Some(batch) => convert(columns, &schema, &batch, &file.path, 0),
         None => Ok(RecordBatch::new_empty(schema)),
     }

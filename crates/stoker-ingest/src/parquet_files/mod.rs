@@ -11,7 +11,7 @@ mod read;
 mod schema_file;
 mod source;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use stoker_columns::with_index_columns;
 use stoker_lake::LakeStore;
@@ -19,6 +19,7 @@ use stoker_types::{DigestBuilder, TableName};
 
 use crate::compress::{DICTIONARY_ROWS_BYTES, small_columns, with_dictionaries_of, written_schema};
 use crate::job::{Job, blocking, existing};
+use crate::place::shown;
 use crate::{Error, IngestReport, Mode, ParquetOptions, Progress, Result};
 use column::Columns;
 pub use inspect::inspect_parquet;
@@ -82,6 +83,7 @@ pub async fn ingest_parquet(
         true => with_dictionaries_of(&schema, &source.first_rows(&small, DICTIONARY_ROWS_BYTES).await?),
         false => schema,
     };
+    let root = files.first().map(|file| shown(file)).unwrap_or_default();
     let job = Job {
         lake,
         table,
@@ -92,7 +94,7 @@ pub async fn ingest_parquet(
         again: options.again,
         digest,
         left_out,
-        root: files.first().map_or(Path::new(""), PathBuf::as_path),
+        root: &root,
         progress,
     };
     job.run(&source, skipped).await
@@ -100,7 +102,7 @@ pub async fn ingest_parquet(
 
 fn plan(files: &[PathBuf], options: ParquetOptions) -> Result<(Sources, Columns, ParquetOptions)> {
     let options = schema_file::merge(options)?;
-    let sources = Sources::open(files, options.on_error)?;
+    let sources = Sources::open(files, &options)?;
     let columns = Columns::plan(&sources.files, &options)?;
     Ok((sources, columns, options))
 }

@@ -62,7 +62,8 @@ impl Source for ParquetSource {
             name: file.name.clone(),
             path: file.path.clone(),
             absolute: file.absolute.to_string_lossy().into_owned(),
-            stamp: file.stamp,
+            stamp: file.stamp.clone(),
+            place: file.place.clone(),
             parts: file.row_groups.len().max(1),
         };
         self.sources.files.iter().map(file).collect()

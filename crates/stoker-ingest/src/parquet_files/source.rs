@@ -1,19 +1,22 @@
 //! Lists Parquet files and reads their footers.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::file::metadata::RowGroupMetaData;
 use stoker_types::DigestBuilder;
-use walkdir::DirEntry;
 
 use super::footer::read_footer;
-use crate::stamp::Stamp;
+use crate::place::{NamedSource, NamedSources, Place, SourceContents};
+use crate::stamp::{Stamp, StampError};
 use crate::walk::{Rules, Walk, walk};
-use crate::{Error, OnError, Result, Skipped};
+use crate::{Error, OnError, ParquetOptions, Result, Skipped};
+
+/// The number of footers that are read at the same time from a bucket.
+const FOOTERS_AT_ONCE: usize = 32;
 
 /// Endings of the names of Parquet files in folders.
 pub(crate) const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -25,19 +28,23 @@ pub(super) struct ParquetFile {
     /// The path below the folder that the user named, or the file's name if the user named the file itself.
     pub name: String,
     pub absolute: PathBuf,
-    /// The length and modification time when the file was listed.
+    /// The length, and the modification time or ETag, when the file was listed.
     pub stamp: Stamp,
+    pub place: Place,
     /// The Arrow schema. Consecutive files with equal schemas share it.
     pub schema: SchemaRef,
     pub row_groups: Vec<RowGroup>,
 }
 
-/// The path, name and stamp of a file.
+/// The path, name, place and stamp of a file.
+#[derive(Clone)]
 struct Identity {
     path: PathBuf,
+    /// The path below the folder that the user named, or the file's name if the user named the file itself.
     name: String,
     absolute: PathBuf,
     stamp: Stamp,
+    place: Place,
 }
 
 /// The size of a row group.
@@ -55,8 +62,8 @@ impl ParquetFile {
             bytes: u64::try_from(group.compressed_size()).unwrap_or(0),
         });
         let schema = like.filter(|like| *like == footer.schema()).unwrap_or(footer.schema()).clone();
-        let Identity { path, name, absolute, stamp } = identity;
-        Self { path, name, absolute, stamp, schema, row_groups: row_groups.collect() }
+        let Identity { path, name, absolute, stamp, place } = identity;
+        Self { path, name, absolute, stamp, place, schema, row_groups: row_groups.collect() }
     }
 }
 
@@ -79,16 +86,22 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Reads the footers of the given files, and of all files in the given folders.
-    pub fn open(paths: &[PathBuf], on_error: OnError) -> Result<Self> {
+    pub fn open(paths: &[PathBuf], options: &ParquetOptions) -> Result<Self> {
+        let on_error = options.on_error;
+        let NamedSources { place, sources: named } = NamedSources::open(paths, &options.source_options)?;
         let (files, skipped, identities) = (Vec::new(), Vec::new(), Vec::new());
         let mut sources = Self { files, skipped, left_out: BTreeMap::new(), identities };
-        for path in paths {
-            for found in sources.expand(path, on_error)? {
-                sources.add(found, on_error)?;
+        for source in &named {
+            let found = sources.expand(&place, source, on_error)?;
+            let at_once = if place.is_local() { 1 } else { FOOTERS_AT_ONCE };
+            for some in found.chunks(at_once) {
+                for (identity, footer) in some.iter().zip(footers(some)) {
+                    sources.add(identity.clone(), footer, on_error)?;
+                }
             }
         }
         if sources.files.is_empty() {
-            let path = paths.first().cloned().unwrap_or_default();
+            let path = named.first().map(|source| source.path.clone()).unwrap_or_default();
             let reason = match sources.skipped.first() {
                 Some(skipped) => format!("no file is readable; {}: {}", skipped.path, skipped.reason),
                 None => format!("found no files that end with .{}", EXTENSIONS.join(", .")),
@@ -100,42 +113,46 @@ impl Sources {
 
     /// Returns the file itself, or the Parquet files of a folder. Ignores names that begin with `.` or `_`, which
     /// belong to other tools.
-    fn expand(&mut self, path: &Path, on_error: OnError) -> Result<Vec<Found>> {
-        let status = path.metadata().map_err(|source| Error::list(path, source))?;
-        if !status.is_dir() {
-            return Ok(vec![Found::new(path.to_path_buf(), None)]);
+    fn expand(&mut self, place: &Place, source: &NamedSource, on_error: OnError) -> Result<Vec<Identity>> {
+        let path = &source.path;
+        if let SourceContents::File(stamp) = &source.contents {
+            return Ok(vec![Identity::new(path.clone(), None, stamp.clone(), place)?]);
         }
-        let Walk { entries, skipped, left_out } =
-            walk(path, &Rules { extensions: &EXTENSIONS, hidden: b"._", on_error })?;
+        let rules = Rules { extensions: &EXTENSIONS, hidden: b"._", on_error };
+        let Walk { entries, skipped, left_out } = walk(place, path, source, &rules)?;
         self.skipped.extend(skipped);
         for (ending, count) in left_out {
             *self.left_out.entry(ending).or_default() += count;
         }
-        let files = entries.into_iter().filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path);
-        let mut files: Vec<PathBuf> = files.collect();
-        files.sort();
-        Ok(files.into_iter().map(|file| Found::new(file, Some(path))).collect())
+        let mut files: Vec<_> = entries.into_iter().filter(|entry| !entry.is_folder).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.into_iter().map(|file| Identity::new(file.path, Some(path), file.stamp, place)).collect()
     }
 
-    fn add(&mut self, Found { path, name }: Found, on_error: OnError) -> Result<()> {
-        let absolute = path.canonicalize().map_err(|source| Error::list(&path, source))?;
-        let status = absolute.metadata().map_err(|source| Error::list(&path, source))?;
-        let stamp = Stamp::of(&status);
-        self.identities.push((absolute.clone(), stamp));
-        let footer = File::open(&path).map_err(|error| error.to_string()).and_then(|file| read_footer(&file));
+    fn add(
+        &mut self,
+        identity: Identity,
+        footer: Result<ArrowReaderMetadata, StampError>,
+        on_error: OnError,
+    ) -> Result<()> {
+        self.identities.push((identity.absolute.clone(), identity.stamp.clone()));
+        let path = identity.path.clone();
         match footer {
             Ok(footer) => {
                 let like = self.files.last().map(|file| &file.schema);
-                let identity = Identity { path, name, absolute, stamp };
                 self.files.push(ParquetFile::new(identity, &footer, like));
             }
-            Err(reason) if on_error == OnError::Skip => self.skipped.push(Skipped::file(&path, reason)),
-            Err(reason) => return Err(Error::Unreadable { path, reason }),
+            Err(StampError::Io(error)) if on_error == OnError::Skip => {
+                self.skipped.push(Skipped::file(&path, error.to_string()));
+            }
+            Err(StampError::Io(error)) => return Err(Error::Unreadable { path, reason: error.to_string() }),
+            Err(StampError::Changed(change)) => return Err(Error::Changed { path, change }),
+            Err(StampError::Unreachable(reason)) => return Err(Error::Unreachable { path, reason }),
         }
         Ok(())
     }
 
-    /// Adds what identifies the sources to a digest: paths, lengths and modification times.
+    /// Adds what identifies the sources to a digest: paths, lengths, and modification times or ETags.
     pub fn add_to(&self, digest: &mut DigestBuilder) {
         for (path, stamp) in &self.identities {
             digest.update(path.as_os_str().as_encoded_bytes());
@@ -144,17 +161,33 @@ impl Sources {
     }
 }
 
-/// A file that was found at or below a given path.
-struct Found {
-    path: PathBuf,
-    /// The path below the folder that the user named, or the file's name if the user named the file itself.
-    name: String,
-}
-
-impl Found {
-    fn new(path: PathBuf, root: Option<&Path>) -> Self {
+impl Identity {
+    /// `root` is the folder that the user named.
+    fn new(path: PathBuf, root: Option<&Path>, stamp: Stamp, place: &Place) -> Result<Self> {
         let below = root.and_then(|root| path.strip_prefix(root).ok()).map(Path::to_path_buf);
         let name = below.unwrap_or_else(|| path.file_name().map_or_else(|| path.clone(), PathBuf::from));
-        Self { name: name.to_string_lossy().into_owned(), path }
+        let absolute = match place.is_local() {
+            true => path.canonicalize().map_err(|source| Error::list(&path, source))?,
+            false => path.clone(),
+        };
+        Ok(Self { name: name.to_string_lossy().into_owned(), path, absolute, stamp, place: place.clone() })
     }
+
+    fn footer(&self) -> Result<ArrowReaderMetadata, StampError> {
+        let file = self.place.open(&self.path, &self.stamp)?;
+        let footer = read_footer(&file).map_err(|reason| StampError::Io(io::Error::other(reason)));
+        file.check().and(footer)
+    }
+}
+
+/// Reads the footers of some files, each in a thread of its own if there are several.
+fn footers(files: &[Identity]) -> Vec<Result<ArrowReaderMetadata, StampError>> {
+    if let [file] = files {
+        return vec![file.footer()];
+    }
+    let died = || Err(StampError::Io(io::Error::other("the thread that reads the footer ended early")));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = files.iter().map(|file| scope.spawn(|| file.footer())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
+    })
 }

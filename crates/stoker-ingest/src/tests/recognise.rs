@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
+use stoker_lake::StorageOptions;
 
 use super::files_format::formats;
 use super::{World, parquet};
@@ -21,7 +22,7 @@ async fn kind(names: &[&str], name: Option<&str>) -> Result<(SourceKind, u64), E
     for name in names {
         world.put(name, b"x");
     }
-    let found = recognise_with(&[world.source()], name, formats()).await?;
+    let found = recognise_with(&[world.source()], name, &StorageOptions::default(), formats()).await?;
     assert_eq!(found.bytes, found.files);
     Ok((found.kind, found.files))
 }
@@ -65,7 +66,7 @@ async fn what_was_seen_is_said_when_nothing_is_recognised() {
     assert!(error.ends_with("no file is of the kind parquet; seen: 1 .xyz"), "{error}");
     let error = kind(&["a.xyz"], Some("zip")).await.unwrap_err().to_string();
     assert!(error.contains("there is no kind zip; kinds: imagefolder, parquet, lines"), "{error}");
-    let nothing = recognise_with(&[PathBuf::from("/nonexistent")], None, formats()).await;
+    let nothing = recognise_with(&[PathBuf::from("/nonexistent")], None, &StorageOptions::default(), formats()).await;
     assert!(matches!(nothing, Err(Error::List { .. })));
 }
 
@@ -76,8 +77,8 @@ async fn a_row_of_any_file_is_made_by_name_only() {
     world.put("b/c", b"");
     world.put(".hidden", b"x");
     let sources = [world.source()];
-    assert!(matches!(recognise_sources(&sources, None).await, Err(Error::Empty { .. })));
-    let found = recognise_sources(&sources, Some("files")).await.unwrap();
+    assert!(matches!(recognise_sources(&sources, None, &StorageOptions::default()).await, Err(Error::Empty { .. })));
+    let found = recognise_sources(&sources, Some("files"), &StorageOptions::default()).await.unwrap();
     assert_eq!((found.kind, found.files, found.bytes), (SourceKind::Format("files"), 2, 3));
     assert!(SourceKind::names().contains(&"files"));
     let options = FilesOptions::default();
