@@ -59,7 +59,10 @@ impl Bucket {
             return Err(Error::Invalid { reason: "no source is given".into() });
         };
         if let Some(other) = sources.iter().find(|source| source.root != first.root) {
-            let reason = format!("it is in {}, and another source in {}: write them one after the other", other.root, first.root);
+            let reason = format!(
+                "it is in {}, and another source in {}: write them one after the other",
+                other.root, first.root
+            );
             return Err(Error::Invalid { reason });
         }
         let options = options.clone().with_default("timeout", TIMEOUT).with_default("read_timeout", READ_TIMEOUT);

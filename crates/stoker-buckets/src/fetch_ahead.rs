@@ -27,7 +27,11 @@ pub(crate) struct Ahead {
 enum AheadFile {
     /// The number of the call that asked for it, which may be dropped before the request begins.
     Waiting(u64),
-    Begun { call: u64, fetch: Arc<Fetch>, _held: [OwnedSemaphorePermit; 2] },
+    Begun {
+        call: u64,
+        fetch: Arc<Fetch>,
+        _held: [OwnedSemaphorePermit; 2],
+    },
 }
 
 impl Default for Ahead {

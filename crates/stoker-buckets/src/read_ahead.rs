@@ -36,7 +36,7 @@ pub(crate) struct ReadAhead<T> {
     kept: Vec<Part<T>>,
     kept_bytes: u64,
     /// The place that was read last is the last one.
-    places: Vec<Place<T>>,
+    places: Vec<ReadPlace<T>>,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ struct Part<T> {
 
 /// A place at which the file is read in order.
 #[derive(Debug)]
-struct Place<T> {
+struct ReadPlace<T> {
     /// The parts that were not read to their ends yet.
     parts: VecDeque<Part<T>>,
     /// The end of the parts that were requested.
@@ -85,8 +85,11 @@ impl<T: Clone> ReadAhead<T> {
 
     /// Begins to request ranges that will be read, each from its beginning to its end.
     pub fn will_read(&mut self, ranges: &[Range<u64>], begin: &mut impl FnMut(Range<u64>) -> T) {
-        let ranges: Vec<Range<u64>> =
-            ranges.iter().map(|range| range.start..range.end.min(self.size)).filter(|range| !range.is_empty()).collect();
+        let ranges: Vec<Range<u64>> = ranges
+            .iter()
+            .map(|range| range.start..range.end.min(self.size))
+            .filter(|range| !range.is_empty())
+            .collect();
         let together = match self.size <= PART_BYTES {
             true => vec![0..self.size],
             false => joined(&ranges),
@@ -100,7 +103,7 @@ impl<T: Clone> ReadAhead<T> {
             return;
         }
         for Range { start, end } in ranges.iter().rev() {
-            self.add(Place { parts: VecDeque::new(), requested: *start, end: *end, window: 0 });
+            self.add(ReadPlace { parts: VecDeque::new(), requested: *start, end: *end, window: 0 });
         }
         let (share, new) = (self.share(), ranges.len().min(self.places.len()));
         let first = self.places.len() - new;
@@ -116,7 +119,7 @@ impl<T: Clone> ReadAhead<T> {
         match self.places.iter_mut().find(|place| place.holds(at)) {
             Some(place) => place.window = share,
             None if self.kept.iter().any(|part| part.range.contains(&at)) => {}
-            None => self.add(Place { parts: VecDeque::new(), requested: at, end: self.size, window: share / 2 }),
+            None => self.add(ReadPlace { parts: VecDeque::new(), requested: at, end: self.size, window: share / 2 }),
         }
     }
 
@@ -135,7 +138,7 @@ impl<T: Clone> ReadAhead<T> {
                 place.window = place.window.max(length).saturating_mul(2).clamp(PART_BYTES_MIN.min(share), share);
                 place
             }
-            None => Place { parts: VecDeque::new(), requested: range.start, end: self.size, window: 0 },
+            None => ReadPlace { parts: VecDeque::new(), requested: range.start, end: self.size, window: 0 },
         };
         self.add(place);
         let Some(place) = self.places.last_mut() else { return range.end };
@@ -150,7 +153,7 @@ impl<T: Clone> ReadAhead<T> {
         at
     }
 
-    fn add(&mut self, place: Place<T>) {
+    fn add(&mut self, place: ReadPlace<T>) {
         if self.places.len() >= PLACES_MAX {
             self.places.remove(0);
         }
@@ -190,7 +193,7 @@ impl<T: Clone> Part<T> {
     }
 }
 
-impl<T> Place<T> {
+impl<T> ReadPlace<T> {
     fn holds(&self, at: u64) -> bool {
         let start = self.parts.front().map_or(self.requested, |part| part.range.start);
         start <= at && at <= self.requested && at < self.end

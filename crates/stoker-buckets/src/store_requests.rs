@@ -25,9 +25,7 @@ impl Requests for StoreRequests {
         let bytes = response.bytes().await.map_err(Error::of_store)?;
         match bytes.len() as u64 == expected {
             true => Ok((bytes, object)),
-            false => {
-                Err(Error::Unavailable { reason: format!("{} bytes came instead of {expected}", bytes.len()) })
-            }
+            false => Err(Error::Unavailable { reason: format!("{} bytes came instead of {expected}", bytes.len()) }),
         }
     }
 

@@ -78,7 +78,8 @@ impl Requests for Store {
         let after = found.last().map(|(key, _)| key.clone());
         let below = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let objects: Vec<String> = self.objects.lock().unwrap().keys().cloned().collect();
-        let wanted = objects.into_iter().filter(|key| key.starts_with(&below) && after.as_ref().is_none_or(|after| key > after));
+        let wanted =
+            objects.into_iter().filter(|key| key.starts_with(&below) && after.as_ref().is_none_or(|after| key > after));
         let cut = self.cut_listings.lock().unwrap().pop();
         for (number, key) in wanted.enumerate() {
             if cut == Some(number) {

@@ -61,7 +61,12 @@ impl LakeArgs {
 
     /// Returns the object store's options, with those from the environment added.
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
-        Ok(storage_options("--storage-option", "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY", &self.storage_options)?.with_env())
+        Ok(storage_options(
+            "--storage-option",
+            "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY",
+            &self.storage_options,
+        )?
+        .with_env())
     }
 
     fn token(&self) -> anyhow::Result<Option<Secret>> {

@@ -32,8 +32,8 @@ pub use mds::Mds;
 pub use media_folder::{AnyFilesFormat, AudioFolderFormat, VideoFolderFormat};
 pub use stoker_arrays::{NumpyFormat, SafetensorsFormat};
 pub use stoker_files::{
-    BadRow, Error, FileBytes, FileFormat, FilesAhead, Folder, FolderFile, FormatOptions, LocalFile, LocalFolder, Result, RowBatch,
-    RowFiles, RowReader, Sequential, real_path_inside,
+    BadRow, Error, FileBytes, FileFormat, FilesAhead, Folder, FolderFile, FormatOptions, LocalFile, LocalFolder,
+    Result, RowBatch, RowFiles, RowReader, Sequential, real_path_inside,
 };
 pub use table_columns::SourceColumn;
 pub use webdataset::WebDataset;

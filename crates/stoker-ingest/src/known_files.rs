@@ -330,8 +330,7 @@ impl KnownFiles {
             return Ok(Standing::Known(*list));
         }
         // Of files that were in buckets, the content is not known.
-        let same_length =
-            || candidates.iter().filter(|(_, known)| known.2 == file.stamp.bytes && known.5.is_none());
+        let same_length = || candidates.iter().filter(|(_, known)| known.2 == file.stamp.bytes && known.5.is_none());
         if same_length().next().is_some() {
             match file.content_digest() {
                 Ok(digest) => {

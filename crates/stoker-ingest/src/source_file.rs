@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use stoker_types::{Digest, DigestBuilder};
 
-use crate::place::Place;
+use crate::place::SourcePlace;
 use crate::stamp::{Stamp, StampError};
 use crate::{Error, Result, Skipped};
 
@@ -26,7 +26,7 @@ pub(crate) struct SourceFile {
     /// The length, and the modification time or ETag, when the file was listed.
     pub stamp: Stamp,
     /// Where the file is.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The number of parts in which the file is read. Each can be skipped on its own.
     pub parts: usize,
 }

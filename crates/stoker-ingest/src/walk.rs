@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-use crate::place::{NamedSource, Place, SourceContents, walk_objects};
+use crate::place::{NamedSource, SourceContents, SourcePlace, walk_objects};
 use crate::stamp::Stamp;
 use crate::{Error, OnError, Result, Skipped};
 
@@ -51,10 +51,10 @@ pub(crate) struct Entry {
 /// # Errors
 /// [`Error::List`] for a folder that cannot be read; [`Error::Unreadable`] for a link to nothing, unless such links are
 /// skipped.
-pub(crate) fn walk(place: &Place, root: &Path, source: &NamedSource, rules: &Rules<'_>) -> Result<Walk> {
+pub(crate) fn walk(place: &SourcePlace, root: &Path, source: &NamedSource, rules: &Rules<'_>) -> Result<Walk> {
     match (&source.contents, place) {
         (SourceContents::File(_), _) => Ok(Walk::default()),
-        (SourceContents::Objects(objects), Place::Bucket(bucket)) => {
+        (SourceContents::Objects(objects), SourcePlace::Bucket(bucket)) => {
             let uri = source.path.to_string_lossy();
             Ok(walk_objects(root, bucket.key(&uri).unwrap_or_default(), objects, rules))
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lance_io::object_store::{ObjectStore as LanceStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
+use lance_io::object_store::{
+    ObjectStore as LanceStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor,
+};
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::{ObjectStore, StaticCredentialProvider};
 use stoker_store::{Breaker, first_line};

@@ -17,7 +17,13 @@ fn listed(store: &Store, key: &str) -> ListedObject {
 }
 
 /// Reads a range of a file, or returns the error of the store.
-async fn read(bucket: &Bucket, key: &'static str, listed: ListedObject, at: u64, length: usize) -> Result<Vec<u8>, Error> {
+async fn read(
+    bucket: &Bucket,
+    key: &'static str,
+    listed: ListedObject,
+    at: u64,
+    length: usize,
+) -> Result<Vec<u8>, Error> {
     let bucket = bucket.clone();
     blocking(move || {
         let mut into = vec![0; length];

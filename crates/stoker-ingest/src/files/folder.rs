@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stoker_formats::{FileBytes, FilesAhead, Folder, FolderFile, real_path_inside};
 
 use crate::Error;
-use crate::place::{ObjectFile, OpenFile, Place};
+use crate::place::{ObjectFile, OpenFile, SourcePlace};
 use crate::source_file::SourceFile;
 use crate::stamp::{Stamp, StampError};
 use crate::walk::ending;
@@ -19,7 +19,7 @@ use crate::walk::ending;
 /// The files of all sources. Their names are relative to the folder that contains the sources.
 #[derive(Debug)]
 pub(super) struct StampedFolder {
-    place: Place,
+    place: SourcePlace,
     root: PathBuf,
     /// The files and folders that the user named.
     sources: Vec<PathBuf>,
@@ -59,7 +59,7 @@ enum Fault {
 impl StampedFolder {
     /// Makes the folder of files that were listed below `root`, sorted by name. `unlisted` counts what was not.
     pub fn new(
-        place: Place,
+        place: SourcePlace,
         root: PathBuf,
         sources: Vec<PathBuf>,
         files: Vec<(FolderFile, FileListing)>,
@@ -77,8 +77,8 @@ impl StampedFolder {
     /// Returns the path at which a file is read.
     pub fn path(&self, name: &str) -> PathBuf {
         match &self.place {
-            Place::Local | Place::Bucket(_) => self.root.join(name),
-            Place::Input(_) => "standard input".into(),
+            SourcePlace::Local | SourcePlace::Bucket(_) => self.root.join(name),
+            SourcePlace::Input(_) => "standard input".into(),
         }
     }
 
@@ -89,7 +89,7 @@ impl StampedFolder {
 
     /// Whether the sizes of files are known before they are read.
     pub fn knows_sizes(&self) -> bool {
-        !matches!(self.place, Place::Input(_))
+        !matches!(self.place, SourcePlace::Input(_))
     }
 
     /// Whether the only source is a folder.
@@ -103,8 +103,8 @@ impl StampedFolder {
         let path = self.path(name);
         let below = name.get(listed.source_length..).unwrap_or(name);
         let absolute = match &self.place {
-            Place::Local | Place::Bucket(_) => path.to_string_lossy().into_owned(),
-            Place::Input(input) => input.version.to_string(),
+            SourcePlace::Local | SourcePlace::Bucket(_) => path.to_string_lossy().into_owned(),
+            SourcePlace::Input(input) => input.version.to_string(),
         };
         let (stamp, place) = (listed.stamp.clone(), self.place.clone());
         SourceFile { name: below.into(), path, absolute, stamp, place, parts: 1 }
@@ -138,7 +138,7 @@ impl StampedFolder {
         let name = &self.files[index].name;
         let (path, stamp) = (self.path(name), self.stamp(index));
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ending(Path::new(name)));
-        if let Place::Input(input) = &self.place {
+        if let SourcePlace::Input(input) = &self.place {
             return Ok(Arc::new(input.open()?));
         }
         let file = self.place.open(at, stamp).map_err(|error| self.faults.note(&path, error))?;

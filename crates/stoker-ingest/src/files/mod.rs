@@ -34,8 +34,8 @@ pub use recognise::{RecognisedSources, SourceKind, recognise_sources};
 use crate::compress::written_schema;
 use crate::job::{Job, blocking, existing};
 use crate::labels::check_labels;
-use crate::{Error, IngestReport, Mode, Progress, Result};
 use crate::place::shown;
+use crate::{Error, IngestReport, Mode, Progress, Result};
 use plan::FilePlan;
 use units::FilesSource;
 

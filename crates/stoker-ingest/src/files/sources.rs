@@ -9,7 +9,7 @@ use stoker_formats::FolderFile;
 use stoker_lake::StorageOptions;
 
 use super::folder::{FileListing, StampedFolder};
-use crate::place::{INPUT_NAME, NamedSource, NamedSources, Place, SourceContents};
+use crate::place::{INPUT_NAME, NamedSource, NamedSources, SourceContents, SourcePlace};
 use crate::stamp::Stamp;
 use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, Result, Skipped};
@@ -40,7 +40,7 @@ struct RootedSource {
 /// [`Error::Unreadable`] for a link to nothing and for a name that is not UTF-8, unless such files are skipped.
 pub(super) fn list(sources: &[PathBuf], on_error: OnError, options: &StorageOptions) -> Result<SourceListing> {
     let NamedSources { place, sources } = NamedSources::open(sources, options)?;
-    if let Place::Input(input) = &place {
+    if let SourcePlace::Input(input) = &place {
         let file = FolderFile { name: INPUT_NAME.into(), bytes: 0 };
         let stamp = Stamp::of_input(input.version.clone());
         let files = vec![(file, FileListing { stamp, source: 0, source_length: 0 })];
@@ -81,7 +81,7 @@ pub(super) fn list(sources: &[PathBuf], on_error: OnError, options: &StorageOpti
 }
 
 impl RootedSource {
-    fn new(place: &Place, named: NamedSource) -> Result<Self> {
+    fn new(place: &SourcePlace, named: NamedSource) -> Result<Self> {
         let path = match place.is_local() {
             true => absolute(&named.path, !named.is_folder()).map_err(|source| Error::list(&named.path, source))?,
             false => named.path.clone(),
@@ -92,7 +92,7 @@ impl RootedSource {
     /// Returns the paths and the stamps of the files, and adds up what is no file, or belongs to a lake.
     fn files(
         &self,
-        place: &Place,
+        place: &SourcePlace,
         on_error: OnError,
         skipped: &mut Vec<Skipped>,
         unlisted: &mut BTreeMap<String, u64>,
@@ -121,10 +121,10 @@ fn absolute(path: &Path, is_file: bool) -> io::Result<PathBuf> {
 }
 
 /// Returns the deepest folder that contains all sources: the source itself if it is one folder. Nothing is above a bucket.
-fn root(place: &Place, sources: &[RootedSource]) -> PathBuf {
+fn root(place: &SourcePlace, sources: &[RootedSource]) -> PathBuf {
     let is_bucket = |path: &Path| match place {
-        Place::Bucket(bucket) => path == Path::new(bucket.uri()),
-        Place::Local | Place::Input(_) => false,
+        SourcePlace::Bucket(bucket) => path == Path::new(bucket.uri()),
+        SourcePlace::Local | SourcePlace::Input(_) => false,
     };
     let folder = |source: &RootedSource| match source.path.parent() {
         Some(parent) if (sources.len() > 1 || !source.named.is_folder()) && !is_bucket(&source.path) => {

@@ -7,7 +7,7 @@ use stoker_buckets::FetchAhead;
 use stoker_types::DigestBuilder;
 
 use super::splits::FirstLevel;
-use crate::place::{NamedSources, Place};
+use crate::place::{NamedSources, SourcePlace};
 use crate::stamp::Stamp;
 use crate::walk::{self, Rules, Walk, walk};
 use crate::{Error, ImageFolderOptions, OnError, Result, Skipped};
@@ -35,7 +35,7 @@ pub(super) struct ImageFile {
 pub(super) struct Listing {
     /// The listed folder, as an absolute path or a URI.
     pub root: PathBuf,
-    pub place: Place,
+    pub place: SourcePlace,
     /// The images, sorted by path.
     pub files: Vec<ImageFile>,
     /// The classes in the order of their labels.

@@ -253,7 +253,8 @@ impl ImageUnits {
         writer: &mut TableWriter,
     ) -> Result<Option<(u64, Vec<Skipped>)>> {
         let files = &self.builder.listing.files;
-        let mut groups = ranges(unit, GROUP_BYTES, |index| self.builder.row_bytes(&files[index])).into_iter().peekable();
+        let mut groups =
+            ranges(unit, GROUP_BYTES, |index| self.builder.row_bytes(&files[index])).into_iter().peekable();
         let (mut rows, mut skipped) = (0, Vec::new());
         // While a group is decoded, the files of the one after it are fetched.
         let fetch = |group: Option<&Range<usize>>| self.builder.listing.fetch_ahead(&files[group?.clone()]);

@@ -10,7 +10,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use stoker_types::DigestBuilder;
 
 use super::footer::read_footer;
-use crate::place::{NamedSource, NamedSources, Place, SourceContents};
+use crate::place::{NamedSource, NamedSources, SourceContents, SourcePlace};
 use crate::stamp::{Stamp, StampError};
 use crate::walk::{Rules, Walk, walk};
 use crate::{Error, OnError, ParquetOptions, Result, Skipped};
@@ -30,7 +30,7 @@ pub(super) struct ParquetFile {
     pub absolute: PathBuf,
     /// The length, and the modification time or ETag, when the file was listed.
     pub stamp: Stamp,
-    pub place: Place,
+    pub place: SourcePlace,
     /// The Arrow schema. Consecutive files with equal schemas share it.
     pub schema: SchemaRef,
     pub row_groups: Vec<RowGroup>,
@@ -44,7 +44,7 @@ struct Identity {
     name: String,
     absolute: PathBuf,
     stamp: Stamp,
-    place: Place,
+    place: SourcePlace,
 }
 
 /// The size of a row group.
@@ -113,7 +113,7 @@ impl Sources {
 
     /// Returns the file itself, or the Parquet files of a folder. Ignores names that begin with `.` or `_`, which
     /// belong to other tools.
-    fn expand(&mut self, place: &Place, source: &NamedSource, on_error: OnError) -> Result<Vec<Identity>> {
+    fn expand(&mut self, place: &SourcePlace, source: &NamedSource, on_error: OnError) -> Result<Vec<Identity>> {
         let path = &source.path;
         if let SourceContents::File(stamp) = &source.contents {
             return Ok(vec![Identity::new(path.clone(), None, stamp.clone(), place)?]);
@@ -163,7 +163,7 @@ impl Sources {
 
 impl Identity {
     /// `root` is the folder that the user named.
-    fn new(path: PathBuf, root: Option<&Path>, stamp: Stamp, place: &Place) -> Result<Self> {
+    fn new(path: PathBuf, root: Option<&Path>, stamp: Stamp, place: &SourcePlace) -> Result<Self> {
         let below = root.and_then(|root| path.strip_prefix(root).ok()).map(Path::to_path_buf);
         let name = below.unwrap_or_else(|| path.file_name().map_or_else(|| path.clone(), PathBuf::from));
         let absolute = match place.is_local() {

@@ -7,7 +7,7 @@ use stoker_buckets::{Bucket, Found, ListedObject, SourceUri};
 use stoker_lake::StorageOptions;
 use tokio::runtime::Handle;
 
-use super::{Place, StandardInput};
+use super::{SourcePlace, StandardInput};
 use crate::stamp::Stamp;
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ const INPUT: &str = "-";
 /// The sources of an ingest, which are all in one place.
 #[derive(Debug)]
 pub(crate) struct NamedSources {
-    pub place: Place,
+    pub place: SourcePlace,
     pub sources: Vec<NamedSource>,
 }
 
@@ -58,7 +58,10 @@ impl NamedSources {
             && source.as_os_str() == INPUT
         {
             let source = NamedSource { path: INPUT.into(), contents: SourceContents::File(Stamp::default()) };
-            return Ok(Self { place: Place::Input(Arc::new(StandardInput::of_process())), sources: vec![source] });
+            return Ok(Self {
+                place: SourcePlace::Input(Arc::new(StandardInput::of_process())),
+                sources: vec![source],
+            });
         }
         let uris: Vec<Option<&str>> = sources.iter().map(|source| as_uri(source)).collect();
         if uris.iter().all(Option::is_none) {
@@ -67,7 +70,7 @@ impl NamedSources {
                 return Err(Error::option("--source-option", reason));
             }
             let sources = sources.iter().map(|source| NamedSource::local(source)).collect::<Result<_>>()?;
-            return Ok(Self { place: Place::Local, sources });
+            return Ok(Self { place: SourcePlace::Local, sources });
         }
         let mut parsed = Vec::with_capacity(sources.len());
         for (source, uri) in sources.iter().zip(uris) {
@@ -86,14 +89,15 @@ impl NamedSources {
         let bucket = Bucket::open(uris, &options).await.map_err(|error| failed(first, error))?;
         let mut found = Vec::with_capacity(sources.len());
         for (source, uri) in sources.iter().zip(uris) {
-            let path = PathBuf::from(if uri.key.is_empty() { uri.root.clone() } else { format!("{}/{}", uri.root, uri.key) });
+            let path =
+                PathBuf::from(if uri.key.is_empty() { uri.root.clone() } else { format!("{}/{}", uri.root, uri.key) });
             let contents = match bucket.find(uri).await.map_err(|error| failed(source, error))? {
                 Found::File(object) => SourceContents::File(Stamp::of_object(&object)),
                 Found::Folder(objects) => SourceContents::Objects(objects),
             };
             found.push(NamedSource { path, contents });
         }
-        Ok(Self { place: Place::Bucket(bucket), sources: found })
+        Ok(Self { place: SourcePlace::Bucket(bucket), sources: found })
     }
 }
 

@@ -65,7 +65,9 @@ impl OpenFile {
     pub fn reader(&self) -> io::Result<FileRead> {
         match self {
             OpenFile::Local(file, _) => Ok(FileRead::Local(BufReader::new(file.try_clone()?))),
-            OpenFile::Object(file) => Ok(FileRead::Object(BufReader::with_capacity(BUFFER_BYTES, ObjectRead::new(file, 0)))),
+            OpenFile::Object(file) => {
+                Ok(FileRead::Object(BufReader::with_capacity(BUFFER_BYTES, ObjectRead::new(file, 0))))
+            }
         }
     }
 

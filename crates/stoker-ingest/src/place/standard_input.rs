@@ -143,7 +143,9 @@ impl FileBytes for InputFile {
         }
         let keeps = state.num_opens < OPENS_MAX;
         state.source.read_exact(tail).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "standard input ended in the middle of a message"),
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "standard input ended in the middle of a message")
+            }
             _ => error,
         })?;
         if keeps {

@@ -22,11 +22,15 @@ pub(crate) fn walk_objects(root: &Path, folder: &str, objects: &[(String, Listed
         let parents = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
         folders.extend(parents);
     }
-    let is_hidden = |name: &str| name.split('/').any(|part| part.as_bytes().first().is_some_and(|byte| rules.hidden.contains(byte)));
+    let is_hidden = |name: &str| {
+        name.split('/').any(|part| part.as_bytes().first().is_some_and(|byte| rules.hidden.contains(byte)))
+    };
     let suffix = format!("/{LAKE_FOLDER}");
-    let lakes: BTreeSet<&str> = folders.iter().filter_map(|name| name.strip_suffix(&suffix)).filter(|name| !is_hidden(name)).collect();
+    let lakes: BTreeSet<&str> =
+        folders.iter().filter_map(|name| name.strip_suffix(&suffix)).filter(|name| !is_hidden(name)).collect();
     let in_lake = |name: &str| {
-        lakes.contains(name) || name.match_indices('/').any(|(at, _)| name.get(..at).is_some_and(|parent| lakes.contains(parent)))
+        lakes.contains(name)
+            || name.match_indices('/').any(|(at, _)| name.get(..at).is_some_and(|parent| lakes.contains(parent)))
     };
     let mut walk = Walk::default();
     let is_left = |name: &str| is_hidden(name) || in_lake(name);
@@ -46,7 +50,9 @@ pub(crate) fn walk_objects(root: &Path, folder: &str, objects: &[(String, Listed
     }
     if !lakes.is_empty() {
         // A lake in a lake is a part of it.
-        let outermost = lakes.iter().filter(|lake| !lake.match_indices('/').any(|(at, _)| lake.get(..at).is_some_and(|parent| lakes.contains(parent))));
+        let outermost = lakes.iter().filter(|lake| {
+            !lake.match_indices('/').any(|(at, _)| lake.get(..at).is_some_and(|parent| lakes.contains(parent)))
+        });
         left_out.insert(LAKES_LEFT_OUT.into(), outermost.count() as u64);
     }
     walk.left_out = left_out;
