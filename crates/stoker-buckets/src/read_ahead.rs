@@ -17,6 +17,9 @@ pub(crate) const PART_BYTES: u64 = 4 << 20;
 /// The fewest bytes of a request in a larger file, and of its end, where footers are.
 const PART_BYTES_MIN: u64 = 64 << 10;
 
+/// Of smaller files, the end is not requested alone.
+const END_IN_FILE_BYTES: u64 = 4 * PART_BYTES_MIN;
+
 /// The most bytes of known ranges that are all requested at once and kept.
 const KEPT_BYTES_MAX: u64 = 32 << 20;
 
@@ -72,10 +75,10 @@ impl<T: Clone> ReadAhead<T> {
         while at < range.end.min(self.size) {
             if let Some(part) = self.kept.iter().find(|part| part.range.contains(&at)) {
                 at = part.add(at..range.end, &mut found);
+            } else if self.size - at <= PART_BYTES_MIN && self.size > END_IN_FILE_BYTES {
+                self.keep(self.size - PART_BYTES_MIN..self.size, begin);
             } else if self.size <= PART_BYTES {
                 self.keep(0..self.size, begin);
-            } else if self.size - at <= PART_BYTES_MIN {
-                self.keep(self.size - PART_BYTES_MIN..self.size, begin);
             } else {
                 at = self.read_at_place(at..range.end, begin, &mut found);
             }
@@ -90,15 +93,15 @@ impl<T: Clone> ReadAhead<T> {
             .map(|range| range.start..range.end.min(self.size))
             .filter(|range| !range.is_empty())
             .collect();
-        let together = match self.size <= PART_BYTES {
-            true => vec![0..self.size],
-            false => joined(&ranges),
-        };
-        let sum = together.iter().fold(self.kept_bytes, |sum, range| sum.saturating_add(range.end - range.start));
         if ranges.is_empty() {
             return;
         }
-        if sum <= KEPT_BYTES_MAX {
+        let mut together = joined(&ranges);
+        let sum = together.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
+        if self.size <= PART_BYTES && sum > self.size / 2 {
+            together = vec![0..self.size];
+        }
+        if self.kept_bytes.saturating_add(sum) <= KEPT_BYTES_MAX {
             together.into_iter().for_each(|range| self.keep_missing(range, begin));
             return;
         }

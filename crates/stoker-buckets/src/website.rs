@@ -8,10 +8,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use object_store::ClientOptions;
-use object_store::client::{
-    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpRequestBody, HttpResponse, ReqwestConnector,
-};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequestBody, HttpResponse, ReqwestConnector};
+use object_store::{ClientConfigKey, ClientOptions};
 use stoker_store::{StorageOptions, first_line};
 use stoker_types::to_usize;
 

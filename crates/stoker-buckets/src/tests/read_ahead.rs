@@ -63,6 +63,18 @@ fn a_small_file_is_requested_once_whatever_is_read() {
 }
 
 #[test]
+fn of_a_small_file_a_footer_and_a_few_ranges_are_requested_alone() {
+    let mut file = File::new(3 * MIB);
+    assert_eq!(file.read(3 * MIB - 8..3 * MIB), [3 * MIB - 64 * 1024..3 * MIB]);
+    assert_eq!(file.will_read(&[100..MIB, MIB..MIB + 50]), [100..MIB + 50]);
+    assert_eq!(file.read(100..MIB + 50), []);
+    let mut file = File::new(3 * MIB);
+    assert_eq!(file.will_read(&[100..2 * MIB]), [0..3 * MIB], "most of it");
+    let mut file = File::new(100_000);
+    assert_eq!(file.read(99_992..100_000), [0..100_000]);
+}
+
+#[test]
 fn known_ranges_of_up_to_32_mib_are_requested_at_once_and_kept() {
     let mut file = File::new(100 * MIB);
     let begun = file.will_read(&[50 * MIB..55 * MIB, 10 * MIB..11 * MIB, 11 * MIB + 1000..12 * MIB]);

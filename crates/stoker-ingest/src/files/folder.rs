@@ -87,6 +87,11 @@ impl StampedFolder {
         &self.listed[index].stamp
     }
 
+    /// Where the files are.
+    pub fn place(&self) -> &SourcePlace {
+        &self.place
+    }
+
     /// Whether the sizes of files are known before they are read.
     pub fn knows_sizes(&self) -> bool {
         !matches!(self.place, SourcePlace::Input(_))

@@ -87,7 +87,9 @@ impl FileUnits {
     ) -> Result<Option<(u64, Vec<Skipped>)>> {
         let mut pieces = runs(unit, PIECE_BYTES, PIECE_FILES_MAX, &self.bytes).into_iter();
         let mut decoding = DecoderQueue { queue: VecDeque::new(), budget: &self.budget };
-        decoding.queue.extend(pieces.by_ref().take(num_decoders()).map(|piece| self.decode(job, piece)));
+        decoding
+            .queue
+            .extend(pieces.by_ref().take(num_decoders(self.plan.folder.place())).map(|piece| self.decode(job, piece)));
         let (mut num_rows, mut all_skipped) = (0, Vec::new());
         while let Some((piece, mut messages)) = decoding.queue.pop_front() {
             self.budget.give_turn(piece);

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::file::reader::ChunkReader;
 
 use crate::job::catch_panic;
-use crate::place::OpenFile;
 
 /// The footer of a file. The first decoder that needs it parses it.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct Footer(OnceLock<Result<ArrowReaderMetadata, String>>);
 
 impl Footer {
     /// Returns the footer, and reads it from `file` if it was not parsed before.
-    pub fn get(&self, file: &OpenFile) -> Result<&ArrowReaderMetadata, String> {
+    pub fn get(&self, file: &impl ChunkReader) -> Result<&ArrowReaderMetadata, String> {
         self.0.get_or_init(|| read_footer(file)).as_ref().map_err(String::clone)
     }
 }
@@ -39,7 +39,7 @@ impl LastFooter {
 }
 
 /// Reads the footer of a file.
-pub(super) fn read_footer(file: &OpenFile) -> Result<ArrowReaderMetadata, String> {
+pub(super) fn read_footer(file: &impl ChunkReader) -> Result<ArrowReaderMetadata, String> {
     let read = || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|error| error.to_string());
     catch_panic(read, |reason| reason)
 }

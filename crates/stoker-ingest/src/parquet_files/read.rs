@@ -113,7 +113,7 @@ impl ParquetUnits {
         told: &mut usize,
         writer: &mut TableWriter,
     ) -> Result<Option<u64>, Failed> {
-        let decoders = num_decoders();
+        let decoders = self.shared.files.first().map_or(1, |file| num_decoders(&file.place));
         let mut waiting = pieces.iter().copied();
         let mut decoding = DecoderQueue { queue: VecDeque::with_capacity(decoders), budget: &self.shared.budget };
         decoding.queue.extend(waiting.by_ref().take(decoders).map(|piece| (piece, self.decode(piece))));
