@@ -63,7 +63,10 @@ def webdataset(folder: Path) -> None:
     for part, ending in enumerate(["tar", "tar.gz"]):
         with tarfile.open(folder / f"{part}.{ending}", "w:gz" if ending.endswith("gz") else "w") as archive:
             for number in range(part * 6, part * 6 + 6):
-                for name, content in {f"{number:03}.jpg": jpeg(number), f"{number:03}.cls": str(number).encode()}.items():
+                for name, content in {
+                    f"{number:03}.jpg": jpeg(number),
+                    f"{number:03}.cls": str(number).encode(),
+                }.items():
                     member = tarfile.TarInfo(name)
                     member.size = len(content)
                     archive.addfile(member, io.BytesIO(content))

@@ -46,7 +46,8 @@ class SourceProxy:
                 self.answer(response.status, response.getheaders(), response.read())
                 upstream.close()
 
-            do_HEAD = do_GET
+            def do_HEAD(self) -> None:
+                self.do_GET()
 
             def answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
                 self.send_response_only(status)
