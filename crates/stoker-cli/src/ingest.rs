@@ -86,7 +86,9 @@ async fn run_sources(
     let found = recognise_sources(&sources.sources, sources.kind.as_deref(), &common.source_options()?).await?;
     let (is_quiet, on_error) = (common.quiet, common.on_error);
     if !is_quiet {
-        eprintln!("found: {}, {} files, {}", found.kind, HumanCount(found.files), HumanBytes(found.bytes));
+        // The size of standard input is not known.
+        let bytes = if found.bytes == 0 { String::new() } else { format!(", {}", HumanBytes(found.bytes)) };
+        eprintln!("found: {}, {} files{bytes}", found.kind, HumanCount(found.files));
     }
     let table = sources.table.clone();
     let work = Work::of_sources(sources, found.kind, common, images, declared)?;

@@ -36,13 +36,14 @@ pub(super) fn print(table: &TableName, report: &IngestReport, elapsed: Duration)
         0 => String::new(),
         files => format!(", {} files were there already", HumanCount(files)),
     };
+    // The size of standard input is not known.
+    let bytes = if report.bytes == 0 { String::new() } else { format!(" ({})", HumanBytes(report.bytes)) };
     writeln!(
         output(),
-        "table {table}: version {}, {} rows from {} files ({}) in {:.1} s, {} skipped{known}{resumed}",
+        "table {table}: version {}, {} rows from {} files{bytes} in {:.1} s, {} skipped{known}{resumed}",
         report.version,
         HumanCount(report.rows),
         HumanCount(report.files),
-        HumanBytes(report.bytes),
         elapsed.as_secs_f64(),
         HumanCount(report.num_skipped())
     )?;
