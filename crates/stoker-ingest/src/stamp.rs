@@ -60,8 +60,8 @@ impl Stamp {
     /// Returns what a listing said of an object.
     pub fn listed(&self) -> ListedObject {
         let modified_nanos = self.modified_nanos();
-        let is_time = |version: &&Arc<str>| **version == *format!("modified {modified_nanos}");
-        let version = self.version.as_ref().filter(|version| !is_time(version)).cloned().unwrap_or_default();
+        let time = format!("modified {modified_nanos}");
+        let version = self.version.clone().filter(|version| version.as_ref() != time).unwrap_or_default();
         ListedObject { bytes: self.bytes, version, modified_nanos }
     }
 
