@@ -35,13 +35,13 @@ def proxy(store: Store) -> Iterator[SourceProxy]:
     running.close()
 
 
-def upload(store: Store, folder: Path, prefix: str) -> str:
-    """Puts all files of a folder below a prefix of the bucket; returns its URI."""
+def upload(store: Store, folder: Path, prefix: str, bucket: str = BUCKET) -> str:
+    """Puts all files of a folder below a prefix of a bucket; returns its URI."""
     for path in folder.rglob("*"):
         if path.is_file():
             key = f"{prefix}/{path.relative_to(folder).as_posix()}"
-            store.client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
-    return f"s3://{BUCKET}/{prefix}"
+            store.client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    return f"s3://{bucket}/{prefix}"
 
 
 def source_options(store: Store, port: int | None = None) -> list[str]:
@@ -160,22 +160,23 @@ def test_an_object_that_changes_while_it_is_read_ends_the_ingest(
 ) -> None:
     folder, lake = tmp_path / "source", tmp_path / "lake"
     write(folder)  # type: ignore[operator]
-    uri = upload(store, folder, "changing")
+    prefix = f"changing/{policy}/{name.replace('/', '-')}"
+    uri = upload(store, folder, prefix)
     content = (folder / name).read_bytes()
-    proxy.before[name] = lambda: store.client.put_object(Bucket=BUCKET, Key=f"changing/{name}", Body=content[::-1])
+    proxy.before[name] = lambda: store.client.put_object(Bucket=BUCKET, Key=f"{prefix}/{name}", Body=content[::-1])
     error = failed(uri, "t", *args, *source_options(store, proxy.port), "--on-error", policy, lake=lake)
     assert f"{uri}/{name} changed while it was ingested: it was written again after it had been listed" in error
     assert stoker.connect(str(lake)).tables() == []
 
 
 def test_one_denied_object_of_many_is_named_or_skipped(store: Store, proxy: SourceProxy, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
     for kind, denied, args in [
         ("imagefolder", "a/03.jpg", ["--size", "8x6"]),
         ("jsonl", "images/7.jpg", ["--image", "image"]),
         ("parquet", "1.parquet", []),
         ("webdataset", "1.tar.gz", []),
     ]:
+        lake = tmp_path / f"lake of {kind}"
         SOURCES[kind][0](tmp_path / kind)
         uri = upload(store, tmp_path / kind, f"denied/{kind}")
         proxy.statuses = {denied: 403}
@@ -183,7 +184,7 @@ def test_one_denied_object_of_many_is_named_or_skipped(store: Store, proxy: Sour
         error = failed(uri, "t", *args, lake=lake)
         says(error, denied, "the store denies access", "--on-error skip")
         assert store.options["aws_secret_access_key"] not in error
-        assert stoker.connect(str(lake)).tables() == []
+        assert list(lake.glob("*.lance")) == []
         printed = done(uri, "t", *args, "--on-error", "skip", lake=lake)
         (line,) = [line for line in printed.splitlines() if line.startswith("skipped ")]
         assert f"skipped s3://{BUCKET}/denied/{kind}/" in line
@@ -191,7 +192,6 @@ def test_one_denied_object_of_many_is_named_or_skipped(store: Store, proxy: Sour
         assert denied in line
         left = {"imagefolder": 11, "jsonl": 11, "parquet": 8, "webdataset": 6}[kind]
         assert rows(lake, "t").num_rows == left
-        stoker.connect(str(lake)).table("t").drop()
 
 
 def test_a_store_that_does_not_answer_is_no_bad_file(store: Store, proxy: SourceProxy, tmp_path: Path) -> None:
@@ -264,7 +264,11 @@ def test_what_is_no_source_in_a_bucket_is_refused(store: Store, tmp_path: Path) 
 def test_a_bucket_of_google_is_a_source(store: Store, tmp_path: Path) -> None:
     folder, lake = tmp_path / "source", tmp_path / "lake"
     json_lines(folder)
-    upload(store, folder, "google")
+    # The store does not decode the names of buckets, and the client encodes hyphens.
+    store.client.create_bucket(Bucket="google")
+    upload(store, folder, "data", "google")
+    for found in store.client.list_objects_v2(Bucket="google")["Contents"]:
+        store.client.put_object_acl(Bucket="google", Key=found["Key"], ACL="public-read")
     key = {
         "gcs_base_url": store.endpoint,
         "disable_oauth": True,
@@ -273,7 +277,7 @@ def test_a_bucket_of_google_is_a_source(store: Store, tmp_path: Path) -> None:
         "private_key_id": "",
     }
     options = ["--source-option", f"google_service_account_key={json.dumps(key)}", "--source-option", "allow_http=true"]
-    done(f"gs://{BUCKET}/google", "remote", "--image", "image", *options, lake=lake)
+    done("gs://google/data", "remote", "--image", "image", *options, lake=lake)
     done(folder, "local", "--image", "image", lake=lake)
     assert rows(lake, "remote").equals(rows(lake, "local"))
 
@@ -416,6 +420,7 @@ class WebServer:
 def test_files_of_a_web_server_are_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, lake = tmp_path / "source", tmp_path / "lake"
     certificates = Certificates.issue(tmp_path)
+    folder.mkdir()
     SOURCES["webdataset"][0](folder / "data")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
     server = WebServer(folder, certificates.good)
