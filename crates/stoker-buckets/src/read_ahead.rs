@@ -99,7 +99,8 @@ impl<T: Clone> ReadAhead<T> {
         let mut together = joined(&ranges);
         let sum = together.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
         if self.size <= PART_BYTES && sum > self.size / 2 {
-            together = vec![0..self.size];
+            together.clear();
+            together.push(0..self.size);
         }
         if self.kept_bytes.saturating_add(sum) <= KEPT_BYTES_MAX {
             together.into_iter().for_each(|range| self.keep_missing(range, begin));

@@ -21,7 +21,8 @@ pub struct Sequential {
 impl Sequential {
     /// Begins at the start of a file, and says that all of it will be read.
     pub fn new(file: Arc<dyn FileBytes>) -> Self {
-        file.will_read(&[0..file.size()]);
+        let whole = 0..file.size();
+        file.will_read(std::slice::from_ref(&whole));
         Self { file, next: 0, buffer: Vec::new(), at: 0 }
     }
 

@@ -1,4 +1,5 @@
-//! Puts the stores of `stoker-store` in front of those that Lance opens, for all requests of Lance and of this crate.
+//! Puts the stores of `stoker-store` in front of those that Lance opens, for all requests of Lance and of this crate, and for
+//! those to buckets whose objects are no tables of a lake, such as the sources of an ingest.
 //!
 //! Lance does not read local files through the wrapped store through which it makes all other requests, unless the
 //! store's prefix differs from that of local files. [`CheckedFiles`] makes stores with another prefix, so that their
@@ -13,21 +14,31 @@ use futures::future::BoxFuture;
 use lance_io::object_store::providers::local::FileStoreProvider;
 use lance_io::object_store::{
     ChainedWrappingObjectStore, ObjectStore as LanceStore, ObjectStoreParams, ObjectStoreProvider, ObjectStoreRegistry,
-    WrappingObjectStore, uri_to_url,
+    StorageOptionsAccessor, WrappingObjectStore, uri_to_url,
 };
-use object_store::ObjectStore;
+use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::list::PaginatedListStore;
 use object_store::path::Path;
+use object_store::{ObjectStore, StaticCredentialProvider};
 use parking_lot::Mutex;
 use stoker_store::sectors::{CheckedStores, StoreKind};
-use stoker_store::{Breaker, BreakerLister, BreakerStore, Open, is_remote};
+use stoker_store::{Breaker, BreakerLister, BreakerStore, Open, first_line, is_remote};
+use stoker_types::ErrorKind;
 use url::Url;
+
+use crate::error::interpret;
+use crate::{Error, Result, StorageOptions};
 
 /// The scheme of local files.
 const FILE: &str = "file";
 
 /// The store prefix of checked local files. Any value but the scheme serves.
 const PREFIX: &str = "file$checked";
+
+/// The names of the options of S3 with a key, its secret and its session token.
+const KEY_IDS: [&str; 2] = ["aws_access_key_id", "access_key_id"];
+const SECRETS: [&str; 2] = ["aws_secret_access_key", "secret_access_key"];
+const TOKENS: [&str; 4] = ["aws_session_token", "aws_token", "session_token", "token"];
 
 /// The wrapper that all requests to a lake's store pass.
 pub(crate) fn wrapper(
@@ -45,13 +56,50 @@ pub(crate) fn wrapper(
 }
 
 /// The wrapper that puts a breaker in front of all requests to a store.
-pub(crate) fn breaker_wrapper(
+fn breaker_wrapper(
     uri: &str,
     breaker: &Arc<Breaker>,
     registry: &Arc<ObjectStoreRegistry>,
     params: &ObjectStoreParams,
 ) -> Arc<dyn WrappingObjectStore> {
     Arc::new(BreakerWrapper::new(breaker.clone(), registry, uri, params))
+}
+
+/// Opens a bucket for reading: `s3://BUCKET`, `gs://BUCKET`, `az://CONTAINER` or
+/// `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net`. Requests are retried, pass a circuit breaker, and are made once more with
+/// new credentials when the store refuses those that were replaced meanwhile, as those of lakes are. No request is made yet,
+/// except that S3 tells the region of a bucket if neither region nor endpoint is given.
+///
+/// A key of S3 in the options is used without a session token from the environment, which belongs to another key.
+///
+/// # Errors
+/// [`Error::InvalidUri`] for URIs or options that the store refuses; errors of the store that tells the region.
+pub async fn open_bucket(uri: &str, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+    let accessor = StorageOptionsAccessor::with_static_options(options.resolved());
+    let mut params = ObjectStoreParams {
+        storage_options_accessor: Some(Arc::new(accessor)),
+        aws_credentials: own_key(options),
+        ..ObjectStoreParams::default()
+    };
+    let registry: Arc<ObjectStoreRegistry> = Arc::default();
+    let breaker = Arc::new(Breaker::new(interpret));
+    params.object_store_wrapper = Some(breaker_wrapper(uri, &breaker, &registry, &params));
+    let opened = LanceStore::from_uri_and_params(registry, uri, &params).await;
+    let (store, _) = opened.map_err(|source| match Error::storage(format!("opening {uri}"), source) {
+        Error::Storage { kind: ErrorKind::InvalidRequest | ErrorKind::Internal, source, .. } => {
+            Error::InvalidUri { uri: uri.to_string(), reason: first_line(&source) }
+        }
+        error => error,
+    })?;
+    Ok(store.inner.clone())
+}
+
+/// Returns the key that the options have, without a token of the environment.
+fn own_key(options: &StorageOptions) -> Option<AwsCredentialProvider> {
+    let given = |names: &[&str]| names.iter().find_map(|name| options.get(name)).map(str::to_string);
+    let (key_id, secret_key) = (given(&KEY_IDS)?, given(&SECRETS)?);
+    let credential = AwsCredential { key_id, secret_key, token: given(&TOKENS) };
+    Some(Arc::new(StaticCredentialProvider::new(credential)))
 }
 
 /// A function that opens the store of a lake again, without the wrapper.

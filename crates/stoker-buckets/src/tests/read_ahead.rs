@@ -1,5 +1,7 @@
 //! Which parts of a file are requested.
 
+#![expect(clippy::single_range_in_vec_init, reason = "files are read at one range")]
+
 use std::ops::Range;
 
 use crate::read_ahead::{PART_BYTES, ReadAhead};
