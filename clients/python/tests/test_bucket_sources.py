@@ -227,6 +227,22 @@ def test_an_ingest_from_a_bucket_that_is_killed_goes_on(store: Store, tmp_path: 
     assert sorted(rows(lake, "t")["id"].to_pylist()) == list(range(64_000))
 
 
+def test_credentials_of_sources_may_be_in_variables_of_their_own(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    json_lines(tmp_path / "source")
+    uri = upload(store, tmp_path / "source", "variables")
+    for key, value in store.options.items():
+        monkeypatch.setenv(f"STOKER_SOURCE_{key.upper()}", value)
+    # Those of the lake are other ones.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "other")
+    printed = done(uri, "t", lake=tmp_path / "lake")
+    assert "shows a credential" not in printed
+    assert rows(tmp_path / "lake", "t").num_rows == NUM_ROWS
+
+
 def test_media_paths_do_not_leave_the_folder(store: Store, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     store.client.put_object(Bucket=BUCKET, Key="outside/secret.jpg", Body=jpeg(1))

@@ -61,12 +61,10 @@ impl LakeArgs {
 
     /// Returns the object store's options, with those from the environment added.
     pub fn storage(&self) -> anyhow::Result<StorageOptions> {
-        Ok(storage_options(
-            "--storage-option",
-            "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY",
-            &self.storage_options,
-        )?
-        .with_env())
+        let name = "--storage-option";
+        let options = storage_options(name, &self.storage_options)?;
+        warn_of_credentials(name, "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_ACCOUNT_KEY", &self.storage_options);
+        Ok(options.with_env())
     }
 
     fn token(&self) -> anyhow::Result<Option<Secret>> {
@@ -105,23 +103,27 @@ impl LakeArgs {
     }
 }
 
-/// Parses the options of an object store, which the option `name` gave, one by one. `variables` are examples of environment
-/// variables for credentials.
-pub(crate) fn storage_options(name: &str, variables: &str, given: &[String]) -> anyhow::Result<StorageOptions> {
+/// Parses the options of an object store, which the option `name` gave, one by one.
+pub(crate) fn storage_options(name: &str, given: &[String]) -> anyhow::Result<StorageOptions> {
     let mut pairs = Vec::new();
     for (index, option) in given.iter().enumerate() {
         // The error does not show an option without `=`, because all of it may be a credential.
         let is_no_pair = || format!("{name} number {} is not KEY=VALUE", index + 1);
         let (key, value) = option.split_once('=').with_context(is_no_pair)?;
-        if StorageOptions::is_credential(key) {
-            tracing::warn!(
-                "{name} {key} shows a credential to all users of this machine, in the list of processes: set the store's \
-                 variable, such as {variables}"
-            );
-        }
         pairs.push((key.to_string(), value.to_string()));
     }
     Ok(StorageOptions::new(pairs))
+}
+
+/// Warns of credentials on the command line. `variables` are examples of environment variables for them.
+pub(crate) fn warn_of_credentials(name: &str, variables: &str, given: &[String]) {
+    let keys = given.iter().filter_map(|option| Some(option.split_once('=')?.0));
+    for key in keys.filter(|key| StorageOptions::is_credential(key)) {
+        tracing::warn!(
+            "{name} {key} shows a credential to all users of this machine, in the list of processes: set the store's variable, \
+             such as {variables}"
+        );
+    }
 }
 
 /// The options for how streams read a lake.

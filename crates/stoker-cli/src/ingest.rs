@@ -58,10 +58,12 @@ pub async fn run(args: IngestArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         !has_options,
         "arguments stand before the name of a kind of source: write them behind it, or ./ before a path of that name"
     );
-    let is_quiet = match &kind {
-        SourceCommand::Imagefolder(args) => args.common.quiet,
-        SourceCommand::Parquet(args) => args.common.quiet,
+    let common = match &kind {
+        SourceCommand::Imagefolder(args) => &args.common,
+        SourceCommand::Parquet(args) => &args.common,
     };
+    common.warn_of_credentials();
+    let is_quiet = common.quiet;
     let (work, table) = Work::of_command(kind)?;
     write(&work, &table, is_quiet, &open(lake).await?).await
 }
@@ -78,6 +80,7 @@ async fn run_sources(
     declared: Option<DeclaredArgs>,
     lake: &LakeArgs,
 ) -> anyhow::Result<()> {
+    common.warn_of_credentials();
     // A lake that cannot be opened is told before sources are looked at, which can take long. A dry run needs none.
     let opened = match sources.dry_run {
         true => None,

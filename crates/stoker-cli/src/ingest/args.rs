@@ -11,7 +11,10 @@ use stoker_ingest::{
 use stoker_lake::StorageOptions;
 use stoker_types::TableName;
 
-use crate::connect::storage_options;
+use crate::connect::{storage_options, warn_of_credentials};
+
+/// The option with which the object store of sources is described.
+const SOURCE_OPTION: &str = "--source-option";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SourceCommand {
@@ -225,7 +228,12 @@ impl CommonArgs {
     /// # Errors
     /// An option that is not `KEY=VALUE`.
     pub fn source_options(&self) -> anyhow::Result<StorageOptions> {
-        storage_options("--source-option", "STOKER_SOURCE_AWS_SECRET_ACCESS_KEY", &self.source_options)
+        storage_options(SOURCE_OPTION, &self.source_options)
+    }
+
+    /// Warns of credentials on the command line.
+    pub fn warn_of_credentials(&self) {
+        warn_of_credentials(SOURCE_OPTION, "STOKER_SOURCE_AWS_SECRET_ACCESS_KEY", &self.source_options);
     }
 
     /// Returns the options of an ingest of images; without `images`, those of the images have their defaults.
