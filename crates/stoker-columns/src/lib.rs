@@ -43,7 +43,9 @@ mod storage;
 mod structs;
 pub mod tensor;
 mod text;
+mod unencoded;
 pub mod vector;
+mod widen;
 mod width;
 mod written;
 
@@ -65,6 +67,7 @@ pub use numpy::{Nulls, NumpyShape, Rows};
 pub use row_validity::{column_validity, row_validity};
 pub use storage::Storage;
 pub use tensor::{Element, SmallFloat, TensorSpec, TensorType, fitting, fitting_schema, is_bfloat16};
+pub use unencoded::{unencoded, unencoded_schema};
 pub use width::{HEAVY_ROW_BYTES, fixed_row_bytes};
 pub use written::{WrongValue, fit, may_have_dictionaries, target_schema, with_dictionaries, wrong_value};
 

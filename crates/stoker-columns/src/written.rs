@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use stoker_codec::SMALL_ROW_BYTES_MAX;
 
 use crate::lossy::without_codec;
+use crate::widen::{is_of_bits, widened, widens};
 use crate::{
     CompressedTensor, EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, LossyColumn, Mismatch, chosen_codec, kind_of,
 };
@@ -24,8 +25,9 @@ pub struct WrongValue {
 ///
 /// Tensors get their canonical form: non-null rows of non-null elements, which are stored as plain bytes. Columns with a
 /// codec ([`CODEC_KEY`](crate::CODEC_KEY)) become what [`chosen_codec`] makes of them. A column that an existing table has
-/// with the same type takes over the table's field, and so do tensors that the table compresses or holds with an error. So
-/// a nullable column without nulls fits a non-null column of the table.
+/// with the same type, or with one to which its values are widened without loss, takes over the table's field, and so do
+/// tensors that the table compresses or holds with an error. So a nullable column without nulls fits a non-null column of
+/// the table.
 ///
 /// # Errors
 /// A codec that does not fit its column.
@@ -71,16 +73,17 @@ pub fn with_dictionaries(target: &Schema, first: &RecordBatch) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, target.metadata().clone()))
 }
 
-/// Returns the batch with the types of `target`. Tensors that the target compresses are compressed; other values are not
-/// copied. The writer, not this function, refuses nulls in the rows.
+/// Returns the batch with the types of `target`. Tensors that the target compresses are compressed, and values of other
+/// types are widened; other values are not copied. The writer, not this function, refuses nulls in the rows.
 ///
 /// # Errors
-/// Nulls inside tensors and vectors.
-pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowError> {
+/// The first row with nulls inside tensors and vectors, or with a number that the target does not hold exactly.
+pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, WrongValue> {
     let mut fields = Vec::with_capacity(batch.num_columns());
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (field, column) in target.fields().iter().zip(batch.columns()) {
-        let fitted = kind_of(field).fit(field, column)?;
+        let fitted =
+            fit_column(field, column).map_err(|mismatch| WrongValue { column: field.name().clone(), mismatch })?;
         let field = field.as_ref().clone().with_nullable(true);
         // The writer makes lossy values of others, because it measures the error.
         fields.push(Arc::new(match LossyColumn::of(&field) {
@@ -89,7 +92,31 @@ pub fn fit(batch: &RecordBatch, target: &Schema) -> Result<RecordBatch, ArrowErr
         }));
         columns.push(fitted);
     }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(|source| {
+        let mismatch = Mismatch::new(None, "columns of the table", source.to_string());
+        WrongValue { column: "*".into(), mismatch }
+    })
+}
+
+fn fit_column(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Mismatch> {
+    if let (Ok(Some(tensor)), DataType::FixedSizeList(..)) = (CompressedTensor::try_of(field), column.data_type()) {
+        return tensor.compress(column);
+    }
+    let may_widen = LossyColumn::of(field).is_none() && !is_of_bits(field);
+    let column = match may_widen && widens(field.data_type(), column.data_type()) {
+        true => &widened(field.data_type(), column)?,
+        false => column,
+    };
+    let kind = kind_of(field);
+    kind.fit(field, column).map_err(|error| {
+        let row = (0..column.len()).find(|row| kind.fit(field, &column.slice(*row, 1)).is_err());
+        let found = match error {
+            ArrowError::InvalidArgumentError(text) => text,
+            other => other.to_string(),
+        };
+        Mismatch::new(row, "values without nulls inside", found)
+    })
 }
 
 /// Returns the first value of a batch that is not of its column's kind.
@@ -113,7 +140,11 @@ fn agrees(theirs: &Field, incoming: &Field) -> bool {
         return true;
     }
     let same = |key: &str| incoming.metadata().get(key).is_none_or(|value| theirs.metadata().get(key) == Some(value));
-    same_type(theirs.data_type(), incoming.data_type()) && same(EXTENSION_NAME_KEY) && same(EXTENSION_METADATA_KEY)
+    let may_widen = !is_of_bits(theirs) && !is_of_bits(incoming);
+    (same_type(theirs.data_type(), incoming.data_type())
+        || may_widen && widens(theirs.data_type(), incoming.data_type()))
+        && same(EXTENSION_NAME_KEY)
+        && same(EXTENSION_METADATA_KEY)
 }
 
 /// Whether two types are equal, apart from the names and the nullability of the items of fixed-size lists, which tables

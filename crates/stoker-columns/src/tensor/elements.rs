@@ -50,7 +50,7 @@ pub(crate) fn fit_elements(field: &Field, column: &ArrayRef) -> Result<ArrayRef,
         Some(values) => values,
         None if item.is_nullable() => values.clone(),
         None => {
-            let message = format!("column {} has nulls inside its tensors or vectors", field.name());
+            let message = "nulls inside its tensors or vectors".to_string();
             return Err(ArrowError::InvalidArgumentError(message));
         }
     };
