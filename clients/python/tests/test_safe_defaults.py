@@ -49,6 +49,7 @@ ACTIONS: dict[str, tuple[str, dict[str, object]]] = {
     "rows": ("read", {}),
     "nulls": ("read", {}),
     "rows_beside": ("read", {}),
+    "find_write": ("write", {"table": "samples", "write_key": {"key": "k", "since_version": 0}}),
     "log_run": ("read", {}),
 }
 RANKS = {"read": 0, "write": 1, "admin": 2}
@@ -324,7 +325,7 @@ FLIGHT_SQL = {
 
 
 def put_refusal(client: flight.FlightClient, token: str) -> str:
-    """Returns the error message of a DoPut of a table, which servers always refuse."""
+    """Returns the error message of a DoPut of rows without a command, which servers always refuse."""
     table = flight.FlightDescriptor.for_path("t")
     try:
         client.do_put(table, pa.schema([("id", pa.int64())]), authorized(token))[0].close()
@@ -348,7 +349,7 @@ def test_what_each_role_may_do(tmp_path: Path, own_lake: str) -> None:
             remote = stoker.connect(server.url, token=token)
             assert remote.sql("SELECT count(*) AS n FROM samples").to_arrow().to_pylist() == [{"n": 40}]
             assert sum(batch.num_valid for batch in remote.sql("SELECT id FROM samples").stream(batch_size=9)) == 40
-            assert "does not support writing" in put_refusal(client, token)
+            assert "a client puts rows with a stoker.v1.WriteRequest here" in put_refusal(client, token)
 
 
 def specs(lake: str) -> set[str]:

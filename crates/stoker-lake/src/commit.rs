@@ -393,6 +393,18 @@ impl Table {
         self.names_any(&files(drafts))
     }
 
+    /// Returns the version that a key was committed as, newest first. Reads the transaction of each version after the key's,
+    /// with one or more requests.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] when a cleanup removed what tells whether the commit counts; storage errors.
+    pub async fn find_commit(&self, key: CommitKey<'_>) -> Result<Option<u64>> {
+        match search(self, key, key.since_version).await? {
+            Search::Committed(version) => Ok(Some(version)),
+            Search::Overtaken(_) | Search::Nothing => Ok(None),
+        }
+    }
+
     /// The keyed commits after version `since`, newest first, back to the last version that created or replaced all
     /// rows, or with which a branch began. If a later version restored an older one, the search goes back to `since`, because the restored rows may
     /// be older. Reads the transaction of each version searched, with one or more requests.

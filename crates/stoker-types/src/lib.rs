@@ -47,6 +47,7 @@ mod state;
 mod statement;
 mod stream_stats;
 mod table_info;
+mod write_request;
 
 pub use arrow_param::ArrowParam;
 pub use batching::{BatchSize, Batching, LastBatch, Topology};
@@ -87,6 +88,7 @@ pub use state::{BatchLogEntry, ResumePoint, STATE_VERSION, StreamState};
 pub use statement::{ProgressSink, StatementOutcome, StatementProgress};
 pub use stream_stats::{IoTotals, Stalls, StreamStats};
 pub use table_info::{BranchInfo, IndexInfo, VersionInfo};
+pub use write_request::{WriteMode, WriteRequest};
 
 #[cfg(test)]
 mod tests;

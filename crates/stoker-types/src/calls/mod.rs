@@ -36,7 +36,7 @@ pub use about_tables::{
     TagVersion,
 };
 pub use answer::{Answer, Done, IpcBytes};
-pub use runs::{LogBadRows, LogRun, ReadRunLog, VerifyReceipts, WriteKey};
+pub use runs::{FindWrite, LogBadRows, LogRun, ReadRunLog, VerifyReceipts, WriteKey};
 pub use schema_text::SchemaText;
 
 use self::about_tables::Checked;
@@ -340,5 +340,7 @@ calls! {
          may replace bad rows, each `offset` rows after `position`, cyclically in the window of `position`; the answer \
          is an Arrow IPC stream with the first of these rows, as many as fit into one answer"
         => IpcBytes;
+    FindWrite = "find_write", Write, Freely, "looking for a write",
+        "{table, write_key}: the version that the write under the key became, or null" => Option<u64>;
     LogRun = "log_run", Read, Once, "adding to the run log", "{entry, write_key?}: adds an entry to the log of its run" => Done;
 }

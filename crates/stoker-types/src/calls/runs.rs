@@ -19,6 +19,20 @@ pub struct WriteKey {
 impl WriteKey {
     /// The field of requests that holds it.
     pub const FIELD: &str = "write_key";
+
+    /// The most characters of a key.
+    pub const CHARS_MAX: usize = 256;
+
+    /// Checks that the key has from 1 to [`WriteKey::CHARS_MAX`] characters.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        match self.key.chars().count() {
+            1..=Self::CHARS_MAX => Ok(()),
+            found => Err(format!("the key of a write has {found} characters; it must have 1 to {}", Self::CHARS_MAX)),
+        }
+    }
 }
 
 /// Asks for the log of a run, oldest entry first; empty for a run without one.
@@ -57,6 +71,22 @@ pub struct LogBadRows {
 }
 
 impl Checked for LogBadRows {}
+
+/// Asks which version of a table a write under a key became; `None` if none of the versions that exist is of this write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FindWrite {
+    /// The name of the table.
+    pub table: String,
+    /// The key of the write.
+    pub write_key: WriteKey,
+}
+
+impl Checked for FindWrite {
+    fn checked(&self) -> Result<(), String> {
+        self.write_key.check()
+    }
+}
 
 /// Asks what the receipts of all ranks of one stream say about each epoch that they name, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
