@@ -21,6 +21,7 @@ mod error;
 pub mod protocol;
 pub mod status;
 mod ticket;
+pub mod written_rows;
 
 /// The messages of `proto/stoker/v1/stream.proto`.
 #[expect(missing_docs, reason = "generated; documented in the .proto file")]

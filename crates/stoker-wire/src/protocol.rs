@@ -10,3 +10,9 @@ pub const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
 pub const CONTENT_TYPE: &str = "application/grpc";
 /// The metadata entry of the response to GetFlightInfo that tells whether the lake stores the stream's specification.
 pub const SPEC_STORED: &str = "stoker-spec-stored";
+/// The maximum size in bytes of a message with rows that a client writes: that of a row, because rows are sent in messages
+/// of [`PART_BYTES`].
+pub const WRITTEN_BYTES_MAX: usize = 256 << 20;
+/// The size in bytes that messages of a client that writes rows aim at. The body of a longer one is sent in parts of this
+/// size, because servers limit the messages of clients.
+pub const PART_BYTES: usize = 2 << 20;

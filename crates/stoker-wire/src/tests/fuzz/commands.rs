@@ -13,7 +13,10 @@ use stoker_types::{
 
 use crate::Result;
 use crate::convert::*;
-use crate::proto::{Command, ReadPolicy, Reweigh, SqlRequest, StreamRequest, command, reweigh, stream_request};
+use crate::proto::{
+    Command, ReadPolicy, Reweigh, SqlRequest, StreamRequest, WriteRequest, command, reweigh, stream_request,
+};
+use crate::written_rows::write_from_proto;
 
 const TOKENS: [&str; 14] = [
     "block",
@@ -156,7 +159,8 @@ fn stream(request: &StreamRequest) -> bool {
 fn commands_are_refused_or_the_same_again() {
     let (params_json, compression) = ("[1, null]".into(), "zstd".into());
     let sql = SqlRequest { sql: "SELECT 1".into(), params_json, compression, approximate: true };
-    let kinds = [command::Kind::Sql(sql), command::Kind::Poll(vec![10, 1, 107])];
+    let write = WriteRequest { table: "t".into(), mode: "append".into(), key: "k".into(), ..WriteRequest::default() };
+    let kinds = [command::Kind::Sql(sql), command::Kind::Poll(vec![10, 1, 107]), command::Kind::Write(write)];
     let kinds = requests().into_iter().map(command::Kind::Stream).chain(kinds);
     let seeds = kinds.map(|kind| Command { version: COMMAND_VERSION, kind: Some(kind) }.encode_to_vec());
     Target::new("commands").seeds(seeds).tokens(TOKENS).memory_bytes_max(2 << 20).run(|input| {
@@ -170,6 +174,7 @@ fn commands_are_refused_or_the_same_again() {
             }
             // The fuzz targets of tickets are for what is signed.
             Ok(Some(command::Kind::Poll(signed))) => !signed.is_empty(),
+            Ok(Some(command::Kind::Write(request))) => write_from_proto(&request).is_ok(),
             Ok(None) | Err(_) => false,
         }
     });
