@@ -118,7 +118,7 @@ impl Connection {
     }
 
     /// Returns the retry policy of the connection's calls.
-    pub(crate) fn patience(&self) -> &Patience {
+    pub fn patience(&self) -> &Patience {
         self.lake.patience()
     }
 

@@ -10,10 +10,10 @@ use stoker_batch::RowsBeside;
 use stoker_types::calls::{Answering, Beside, BoxedAnswersAll};
 use stoker_types::{
     ColumnClip, Context, Digest, ParamValue, PlanRequest, ProgressSink, ReadOptions, Slice, SqlOptions,
-    StatementOutcome, StreamSpec,
+    StatementOutcome, StreamSpec, WriteRequest,
 };
 
-use crate::{BatchSource, Error, Patience, Result, SqlResult, StreamHandle};
+use crate::{BatchSource, Error, Patience, Result, RowWriter, SqlResult, StreamHandle};
 
 /// A lake: an engine in this process, or servers. It answers the calls of [`stoker_types::calls`], each attempt once;
 /// [`Connection`](crate::Connection) repeats the attempts.
@@ -60,6 +60,19 @@ pub trait Lake: Answering<Error = Error> + BoxedAnswersAll + Any {
         params: &'a [ParamValue],
         progress: &'a ProgressSink<'a>,
     ) -> BoxFuture<'a, Result<StatementOutcome>>;
+
+    /// Begins a write of rows with these columns, in one attempt. A lake that takes no rows has the default.
+    ///
+    /// # Errors
+    /// A table that exists, or does not, as the mode says; columns that do not fit it; a role or a server that does not
+    /// allow writes; storage errors.
+    fn begin_write<'a>(
+        &'a self,
+        _request: &'a WriteRequest,
+        _columns: &'a SchemaRef,
+    ) -> BoxFuture<'a, Result<Box<dyn RowWriter>>> {
+        ready(Err(Error::invalid("this lake takes no rows"))).boxed()
+    }
 
     /// Plans a stream, or finds a planned one.
     ///

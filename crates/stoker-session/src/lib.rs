@@ -21,6 +21,7 @@ mod error;
 mod lake;
 mod pack_batches;
 mod patience;
+mod row_writer;
 mod runs;
 mod sample_stream;
 pub mod session;
@@ -37,6 +38,7 @@ pub use decode::{
 pub use error::{Error, LowerError, Result};
 pub use lake::{Lake, PlannedStream, StreamSource};
 pub use patience::{Patience, Waits};
+pub use row_writer::RowWriter;
 pub use sample_stream::SampleStream;
 pub use session::Session;
 pub use stream_handle::StreamHandle;
