@@ -14,6 +14,7 @@ mod bulk_insert;
 mod error;
 mod index;
 mod options;
+mod table_write;
 mod writes;
 
 use stoker_clock::Environment;
@@ -23,6 +24,7 @@ use stoker_types::{CATALOG, ParamValue, ProgressSink, SCHEMA, StatementOutcome, 
 
 pub use bulk_insert::{BulkInsert, IfMissing, IfPresent};
 pub use error::{Error, Result};
+pub use table_write::{TableWrite, find_write};
 pub use writes::refuse_view;
 
 use writes::Execution;

@@ -4,4 +4,5 @@ mod dictionaries;
 mod fixture;
 mod indexes;
 mod random_writes;
+mod table_writes;
 mod writes;

@@ -54,6 +54,7 @@ mod local_answers;
 mod local_lake;
 mod local_plan;
 mod local_reads;
+mod local_writer;
 
 pub use cache::open_cache;
 pub use connect::{ConnectOptions, connect, reconnect};
@@ -65,11 +66,11 @@ pub use stoker_client::{ClientOptions, RemoteLake};
 pub use stoker_lake::{CommitMode, StorageOptions, WriteOptions};
 pub use stoker_net::{Secret, warn_of_readers};
 pub use stoker_session::{
-    ColumnDecoder, Connection, DecodeOptions, Error, Lake, Result, SampleStream, Session, SqlResult, StreamHandle,
-    TableInfo, session,
+    ColumnDecoder, Connection, DecodeOptions, Error, Lake, Result, RowWriter, SampleStream, Session, SqlResult,
+    StreamHandle, TableInfo, session,
 };
 pub use stoker_statements::{BulkInsert, IfMissing, IfPresent, refuse_view};
 pub use stoker_types::{
     BatchSize, Batching, LastBatch, ParamValue, PlanRequest, Query, ReadOptions, ShuffleMode, Slice, SnapshotRef,
-    StreamOptions, TableName, Topology,
+    StreamOptions, TableName, Topology, WriteMode, WriteRequest,
 };

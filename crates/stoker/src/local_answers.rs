@@ -7,9 +7,9 @@ use stoker_maintenance::{describe, doctor};
 use stoker_session::{Error, Result};
 use stoker_stream::{Resources, StreamPlan, log_bad_rows, log_run, run_entries, verify};
 use stoker_types::calls::{
-    Answering, Answers, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus, GetVersion,
-    IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenStream, OpenTable, ReadBeside, ReadRunLog,
-    SchemaText, ServerStatus, ServerVersion, TableAnswer, TableAt, TableSize, TagVersion, VerifyReceipts,
+    Answering, Answers, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, FindWrite, GetStatus,
+    GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenStream, OpenTable, ReadBeside,
+    ReadRunLog, SchemaText, ServerStatus, ServerVersion, TableAnswer, TableAt, TableSize, TagVersion, VerifyReceipts,
 };
 use stoker_types::{
     ColumnLayout, Context, Diagnosis, EpochVerdict, QueryOptions, ReadOptions, RunEntry, StreamSpec, TagName,
@@ -134,6 +134,12 @@ impl Answers<LogBadRows> for LocalLake {
     async fn answer(&self, _: &Context, LogBadRows { bad_rows, write_key }: LogBadRows) -> Result<Done> {
         log_bad_rows(self, &bad_rows, write_key.as_ref().map(commit_key)).await?;
         Ok(Done {})
+    }
+}
+
+impl Answers<FindWrite> for LocalLake {
+    async fn answer(&self, _: &Context, FindWrite { table, write_key }: FindWrite) -> Result<Option<u64>> {
+        Ok(stoker_statements::find_write(self.lake(), &table, &write_key).await?)
     }
 }
 

@@ -9,13 +9,14 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use stoker_client::ClientOptions;
 use stoker_clock::Environment;
-use stoker_session::{Connection, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
+use stoker_session::{Connection, Lake, Patience, Result, RowWriter, SqlResult, StreamHandle, StreamSource};
 use stoker_sql::Engine;
 use stoker_statements::{BulkInsert, IfMissing, IfPresent};
 use stoker_stream::{Resources, StreamPlan};
-use stoker_types::{Context, ParamValue, ProgressSink, SqlOptions, StatementOutcome, TableName};
+use stoker_types::{Context, ParamValue, ProgressSink, SqlOptions, StatementOutcome, TableName, WriteRequest};
 
 use crate::local_plan::LocalPlan;
+use crate::local_writer::LocalWriter;
 
 /// The engine of a lake in this process, and what its streams share. Cheap to clone; clones share both.
 #[derive(Clone, Debug)]
@@ -143,6 +144,15 @@ impl Lake for LocalLake {
     ) -> BoxFuture<'a, Result<StatementOutcome>> {
         // It is not repeated: the statements themselves repeat what came into conflict with other commits.
         async move { self.execute_many(sql, &[params.to_vec()], progress).await }.boxed()
+    }
+
+    fn begin_write<'a>(
+        &'a self,
+        request: &'a WriteRequest,
+        columns: &'a SchemaRef,
+    ) -> BoxFuture<'a, Result<Box<dyn RowWriter>>> {
+        async move { Ok(Box::new(LocalWriter::begin(self.lake(), request, columns).await?) as Box<dyn RowWriter>) }
+            .boxed()
     }
 
     fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {
