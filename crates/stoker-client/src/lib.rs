@@ -24,6 +24,7 @@ mod remote_lake;
 mod remote_plan;
 mod remote_sql;
 mod remote_stream;
+mod remote_write;
 mod row_patience;
 mod target;
 

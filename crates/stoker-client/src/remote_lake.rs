@@ -13,12 +13,13 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prost::Message;
 use stoker_batch::MemoryBudget;
+use stoker_clock::Clock;
 use stoker_dialect::Inquiry;
 use stoker_net::http2::Server;
 use stoker_net::{Address, Protocol, Secret, client_config};
-use stoker_session::{Error, Lake, Patience, Result, SqlResult, StreamHandle, StreamSource};
+use stoker_session::{Error, Lake, Patience, Result, RowWriter, SqlResult, StreamHandle, StreamSource};
 use stoker_types::calls::{Answering, Answers, Call, ExecuteStatement, StatementMessage, decode_answer, encode_call};
-use stoker_types::{Context, ErrorKind, Moment, ParamValue, ProgressSink, SqlOptions, StatementOutcome};
+use stoker_types::{Context, ErrorKind, Moment, ParamValue, ProgressSink, SqlOptions, StatementOutcome, WriteRequest};
 use stoker_wire::convert::{COMMAND_VERSION, request_to_proto};
 use stoker_wire::proto::stream_request::Source;
 use stoker_wire::proto::{Command, command::Kind};
@@ -35,6 +36,7 @@ use crate::do_get::do_get;
 use crate::message_reader::MessageReader;
 use crate::remote_plan::plan_remote;
 use crate::remote_sql::{remote_sql, remote_sql_schema};
+use crate::remote_write::begin_remote_write;
 
 /// A part of the error message of old servers, which know only parameters of JSON types.
 const UNKNOWN_PARAM: &str = "any variant of untagged enum ParamValue";
@@ -42,7 +44,7 @@ const UNKNOWN_PARAM: &str = "any variant of untagged enum ParamValue";
 /// The longest timeout that requests carry; tonic panics at one of several thousand years.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
+pub(crate) type Client = FlightServiceClient<InterceptedService<Channel, Token>>;
 
 /// A lake behind one or several equal servers. Cheap to clone.
 #[derive(Clone)]
@@ -133,6 +135,11 @@ impl RemoteLake {
         &self.inner.options
     }
 
+    /// Returns the clock of the connection.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.inner.patience.clock()
+    }
+
     /// Returns the memory budget of all streams, for batches that wait to be taken.
     pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.inner.budget
@@ -140,7 +147,7 @@ impl RemoteLake {
 
     /// Returns a client of the kept connection, or else of the first server that takes a connection, beginning with the
     /// server that answered last.
-    async fn client(&self) -> Result<Client> {
+    pub(crate) async fn client(&self) -> Result<Client> {
         let kept = self.inner.channel.lock().clone();
         let (server, channel) = match kept {
             Some(kept) => kept,
@@ -201,7 +208,7 @@ impl RemoteLake {
 
     /// Converts a status to an error. A status with a source was made in this process, by a connection that failed, and
     /// does not name the server.
-    fn failure(&self, status: Status) -> Error {
+    pub(crate) fn failure(&self, status: Status) -> Error {
         let is_ours = std::error::Error::source(&status).is_some();
         match stoker_wire::Error::from(status) {
             stoker_wire::Error::Remote { kind: ErrorKind::Unavailable, message } if is_ours => {
@@ -405,6 +412,14 @@ impl Lake for RemoteLake {
         progress: &'a ProgressSink<'a>,
     ) -> BoxFuture<'a, Result<StatementOutcome>> {
         self.execute_once(sql, params, progress).boxed()
+    }
+
+    fn begin_write<'a>(
+        &'a self,
+        request: &'a WriteRequest,
+        columns: &'a SchemaRef,
+    ) -> BoxFuture<'a, Result<Box<dyn RowWriter>>> {
+        begin_remote_write(self, request, columns).boxed()
     }
 
     fn plan<'a>(&'a self, source: StreamSource<'a>) -> BoxFuture<'a, Result<StreamHandle>> {
