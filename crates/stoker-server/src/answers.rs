@@ -5,9 +5,9 @@ use stoker::{find_rows, read_beside};
 use stoker_lake::Expense;
 use stoker_session::{Error, Result};
 use stoker_types::calls::{
-    Answering, Answers, Call, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, GetStatus,
-    GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenTable, ReadBeside, ReadRunLog,
-    ServerStatus, TagVersion, VerifyReceipts,
+    Answering, Answers, Call, DescribeTable, Done, ExamineTable, ExplainQuery, FindNulls, FindRows, FindWrite,
+    GetStatus, GetVersion, IpcBytes, ListStreams, ListTables, ListVersions, LogBadRows, LogRun, OpenTable, ReadBeside,
+    ReadRunLog, ServerStatus, TagVersion, VerifyReceipts,
 };
 use stoker_types::{Context, EpochVerdict};
 
@@ -31,7 +31,7 @@ macro_rules! pass_on {
 }
 
 pass_on! {
-    GetVersion ListStreams ListTables OpenTable ListVersions TagVersion DescribeTable ExamineTable ReadRunLog
+    GetVersion ListStreams ListTables OpenTable ListVersions TagVersion DescribeTable ExamineTable ReadRunLog FindWrite
 }
 
 impl Answers<GetStatus> for ServerState {

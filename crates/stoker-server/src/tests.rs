@@ -15,3 +15,4 @@ mod sessions;
 mod statuses;
 mod streams;
 mod unix_sockets;
+mod writes;

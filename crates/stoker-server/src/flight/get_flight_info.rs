@@ -76,6 +76,7 @@ impl ServerState {
             Kind::Stream(request) => self.stream_info(principal, descriptor, request, ProgressReports::default()).await,
             Kind::Sql(request) => self.sql_info(descriptor, request).await,
             Kind::Poll(_) => Err(of_a_poll()),
+            Kind::Write(_) => Err(of_a_write()),
         }
     }
 
@@ -87,6 +88,7 @@ impl ServerState {
             Kind::Stream(request) => self.plan(principal, request.source, ProgressReports::default()).await?.schema(),
             Kind::Sql(request) => self.lake.columns(&request.sql, &params_from_json(&request.params_json)?).await?,
             Kind::Poll(_) => return Err(of_a_poll()),
+            Kind::Write(_) => return Err(of_a_write()),
         };
         Ok(schema.as_ref().clone())
     }
@@ -324,6 +326,11 @@ impl ServerState {
         let expires = now_unix_secs.saturating_add(self.signer.ttl().as_secs());
         prost_types::Timestamp { seconds: i64::try_from(expires).unwrap_or(i64::MAX), nanos: 0 }
     }
+}
+
+/// The error of a request for the answer to a write.
+fn of_a_write() -> Error {
+    Error::invalid("the descriptor is that of a write, whose rows are put by DoPut")
 }
 
 fn of_a_poll() -> Error {

@@ -6,6 +6,7 @@ mod do_get;
 mod flight_service;
 mod get_flight_info;
 mod output;
+mod put_rows;
 mod service;
 mod status;
 

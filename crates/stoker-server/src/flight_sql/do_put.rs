@@ -1,5 +1,5 @@
 //! `DoPut` for commands of Flight SQL: parameters of prepared statements, statements that change the lake, and rows that
-//! are inserted in bulk.
+//! are inserted in bulk. Rows of Stoker's own clients are passed on to `flight::put_rows`.
 
 use std::sync::Arc;
 
@@ -16,9 +16,11 @@ use stoker_dialect::is_change;
 use stoker_flight_sql::{ParameterMessages, RowMessages, command_of, rows_of};
 use stoker_session::{Error, Result};
 use stoker_statements::{BulkInsert, IfMissing, IfPresent};
-use stoker_types::{CATALOG, Context, Principal, SCHEMA, StatementOutcome, TableName};
-use stoker_wire::convert::params_to_json;
+use stoker_types::{CATALOG, Context, Principal, SCHEMA, StatementOutcome, TableName, WriteRequest};
+use stoker_wire::convert::{COMMAND_VERSION, params_to_json};
 use stoker_wire::proto::BoundParameters;
+use stoker_wire::proto::command::Kind;
+use stoker_wire::written_rows::write_from_proto;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tonic::Status;
@@ -29,8 +31,8 @@ use crate::flight_sql::prepared::{BOUND_BYTES_MAX, BOUND_ROWS_MAX};
 use crate::state::ServerState;
 
 /// What this server answers to rows that a client puts.
-const NO_ROWS: &str = "a client puts statements of Flight SQL and their parameters here; this server does not support writing \
-                       rows: use `stoker ingest` or the Python client on the lake itself";
+const NO_ROWS: &str = "a client puts rows with a stoker.v1.WriteRequest here, or statements of Flight SQL and their parameters: use \
+                       a bulk insert (adbc_ingest) or Stoker's Python client";
 
 /// What takes the role `write`.
 pub(super) const CHANGING: &str = "a statement that changes the lake";
@@ -114,7 +116,11 @@ impl ServerState {
                 let _permit = self.result_permit(caller).await?;
                 Ok(updated(&self.ingest(&principal, target, first, &mut data).await?))
             }
-            _ => Err(Error::invalid(NO_ROWS)),
+            Some(_) => Err(Error::invalid(NO_ROWS)),
+            None => match write_of(&first)? {
+                Some(request) => self.put_rows(caller, &principal, request, first, &mut data).await,
+                None => Err(Error::invalid(NO_ROWS)),
+            },
         }
     }
 
@@ -143,7 +149,7 @@ impl ServerState {
 
     /// Passes on the messages of a client, and `None` after the last one. Without the `None`, the rows are discarded when the
     /// channel ends.
-    async fn forward(
+    pub(crate) async fn forward(
         &self,
         first: FlightData,
         data: &mut (impl Stream<Item = Result<FlightData, Status>> + Unpin),
@@ -258,6 +264,20 @@ impl ServerState {
         };
         let invalid = |status: Status| Error::invalid(format!("cannot read the parameters: {}", status.message()));
         message.map(Some).map_err(invalid)
+    }
+}
+
+/// Returns the write that a client of Stoker's begins; `None` for what is no command of Stoker's.
+///
+/// # Errors
+/// A write that cannot be read.
+fn write_of(first: &FlightData) -> Result<Option<WriteRequest>> {
+    let descriptor = first.flight_descriptor.clone().unwrap_or_default();
+    match stoker_wire::proto::Command::decode(descriptor.cmd) {
+        Ok(stoker_wire::proto::Command { version: COMMAND_VERSION, kind: Some(Kind::Write(write)) }) => {
+            Ok(Some(write_from_proto(&write)?))
+        }
+        _ => Ok(None),
     }
 }
 
