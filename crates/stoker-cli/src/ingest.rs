@@ -1,6 +1,7 @@
 //! `stoker ingest`: writes folders of images, Parquet files, and files of other formats into tables.
 
 mod args;
+mod call;
 mod dry_run;
 mod progress;
 mod report;
@@ -22,6 +23,8 @@ use stoker_types::{SnapshotRef, TableName};
 use crate::connect::LakeArgs;
 use crate::describe::of_compression;
 use crate::output::output;
+pub use call::{IngestCall, IngestFailure};
+
 use args::{CommonArgs, DeclaredArgs, ImageArgs, SourceArgs, SourceCommand};
 use progress::Display;
 use work::Work;

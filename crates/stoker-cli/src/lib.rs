@@ -37,6 +37,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::connect::LakeArgs;
 use crate::fail::fail;
+pub use crate::ingest::{IngestCall, IngestFailure};
 
 /// Query and stream training data from Lance tables on object storage.
 #[derive(Parser)]
