@@ -1,6 +1,7 @@
 //! A connection to a lake or to a server, for Python.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +28,20 @@ use stoker_types::{
 use crate::arrow_export::ArrowArray;
 use crate::batch::Batch;
 use crate::compression::to_compression;
-use crate::engine::{Engine, LakeOptions, WriteRequest, engine};
+use crate::engine::{Engine, LakeOptions, engine};
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
+use crate::ingest::ingest;
 use crate::params::params;
 use crate::query_result::QueryResult;
 use crate::runtime::{wait, wait_with};
 use crate::stream_handle::StreamHandle;
 use crate::table_info::TableInfo;
 use crate::values::{from_python, to_python};
-use crate::write::write;
+use crate::write::{PyWriteRequest, write};
+
+/// What needs the lake itself, as messages name it.
+const INGESTING: &str = "ingesting files";
 
 /// A replayed step: epoch, origin, first step, rows per global batch, last-batch policy.
 type Replayed = (u64, u64, u64, u64, String);
@@ -175,7 +180,14 @@ impl Connection {
         let engine = engine(py, &format!("{attempted} in a lake of this process"))?;
         let connection = self.live(py)?;
         if !connection.lake().is_local() {
-            let message = format!("{attempted} needs a connection to the lake itself, not to a server");
+            let remedy = match attempted == INGESTING {
+                true => {
+                    ": connect to the lake's own URI, run `stoker ingest` on a machine that reaches the lake, or send rows with \
+                     create_table and append"
+                }
+                false => "",
+            };
+            let message = format!("{attempted} needs a connection to the lake itself, not to a server{remedy}");
             return Err(error(py, ErrorKind::InvalidRequest, &message));
         }
         Ok((engine, connection))
@@ -389,9 +401,27 @@ impl Connection {
     }
 
     /// Writes the record batches of an Arrow stream in one commit; returns the new version.
-    fn write(&self, data: &Bound<'_, PyAny>, request: WriteRequest) -> PyResult<u64> {
-        let (engine, connection) = self.local(data.py(), "writing a table")?;
-        write(engine, &connection, data, &request)
+    fn write(&self, data: &Bound<'_, PyAny>, request: PyWriteRequest) -> PyResult<u64> {
+        write(&self.live(data.py())?, data, request)
+    }
+
+    /// Writes files into a table, or tells what would be written. `args` are the arguments of `stoker ingest`. Meanwhile,
+    /// `progress` is called with its progress. If that raises, the ingest ends.
+    #[pyo3(signature = (args, dry_run, progress=None))]
+    fn ingest<'py>(
+        &self,
+        py: Python<'py>,
+        args: Vec<OsString>,
+        dry_run: bool,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match dry_run {
+            true => ingest(py, engine(py, "ingesting files")?, None, args, progress.as_ref()),
+            false => {
+                let (engine, connection) = self.local(py, INGESTING)?;
+                ingest(py, engine, Some(&connection), args, progress.as_ref())
+            }
+        }
     }
 
     /// Executes a statement that changes the lake; returns its outcome. While it runs, `progress` is called with its newest

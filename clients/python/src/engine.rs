@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use futures::future::BoxFuture;
 use pyo3::prelude::*;
 use stoker_client::{ClientOptions, LakeOptionsGiven};
@@ -15,6 +13,7 @@ use stoker_session::{Connection, Result};
 use stoker_types::{ErrorKind, TableName};
 
 use crate::exceptions::error;
+use crate::ingest::{IngestOutcome, IngestWatch};
 
 /// The engine of this process; unset where this installation has none.
 static ENGINE: OnceLock<&'static dyn Engine> = OnceLock::new();
@@ -46,16 +45,6 @@ pub trait Engine: Sync {
         lake: &'a LakeOptions,
     ) -> BoxFuture<'a, Result<Connection>>;
 
-    /// Looks up the table of a write. Nothing is written yet.
-    ///
-    /// # Errors
-    /// An invalid name, an unknown mode; a table that exists, for a mode that creates one; storage errors.
-    fn plan_write<'a>(
-        &'a self,
-        connection: &'a Connection,
-        request: &'a WriteRequest,
-    ) -> BoxFuture<'a, Result<Box<dyn PlannedWrite>>>;
-
     /// Excludes rows from later versions of a table; returns the version that excludes them.
     ///
     /// # Errors
@@ -68,35 +57,21 @@ pub trait Engine: Sync {
         reason: Option<&'a str>,
     ) -> BoxFuture<'a, Result<u64>>;
 
+    /// Looks at the sources of an ingest, and writes them or tells what would be written. `args` are the arguments of
+    /// `stoker ingest`; `connection` is that of the lake, or `None` if nothing is written. Dropping the future ends the ingest,
+    /// and the same call continues it.
+    ///
+    /// # Errors
+    /// Options and sources that do not fit, rows that cannot be read; storage errors.
+    fn ingest<'a>(
+        &'a self,
+        connection: Option<&'a Connection>,
+        args: Vec<OsString>,
+        watch: &'a IngestWatch,
+    ) -> BoxFuture<'a, Result<IngestOutcome>>;
+
     /// Runs the `stoker` command with these arguments, of which the first is the name of the program.
     fn main(&self, args: Vec<OsString>) -> ExitCode;
-}
-
-/// A write to a table whose newest version is known.
-pub trait PlannedWrite: Send {
-    /// Begins to write batches of this schema.
-    ///
-    /// # Errors
-    /// A schema that does not fit the table; storage errors.
-    fn open(self: Box<Self>, incoming: SchemaRef) -> BoxFuture<'static, Result<Box<dyn OpenWrite>>>;
-}
-
-/// A write that has begun. Nothing is visible before [`finish`](OpenWrite::finish).
-pub trait OpenWrite: Send {
-    /// Writes a batch.
-    ///
-    /// # Errors
-    /// Values that do not fit the table; storage errors. The write can then only be aborted.
-    fn write(&mut self, batch: RecordBatch) -> BoxFuture<'_, Result<()>>;
-
-    /// Deletes what was written.
-    fn abort(self: Box<Self>) -> BoxFuture<'static, ()>;
-
-    /// Commits all batches as one version, and returns it.
-    ///
-    /// # Errors
-    /// A table that other processes changed in a way that does not fit; storage errors.
-    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<u64>>;
 }
 
 /// Options of a lake in this process.
@@ -123,20 +98,6 @@ impl LakeOptions {
             hold_days: self.hold_days.is_some(),
         }
     }
-}
-
-/// The keys of the `WriteRequest` mapping in `_native.pyi`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct WriteRequest {
-    /// The name of the table.
-    pub table: String,
-    /// `create`, `append`, `create_or_append` or `overwrite`.
-    pub mode: String,
-    /// The most rows of a fragment; `None` means the engine's default.
-    pub rows_per_fragment_max: Option<u64>,
-    /// The most bytes of a page of a heavy column; `None` means the engine's default.
-    pub page_bytes: Option<usize>,
 }
 
 /// Makes an engine that of this process. The first one stays.

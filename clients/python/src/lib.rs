@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Connection ──sql──────────► QueryResult ──next──► ArrowArray (C data interface)
-//!     │      ──write────────► a new table version (local lakes)
+//!     │      ──write────────► a new table version
 //!     └──────plan_stream────► StreamHandle ──Session──next──► Batch (C data interface)
 //! ```
 //!
@@ -30,6 +30,7 @@ mod exceptions;
 mod exit;
 mod fork;
 mod image_request;
+mod ingest;
 mod kept_session;
 mod media_request;
 mod params;
@@ -49,7 +50,8 @@ mod write;
 use pyo3::prelude::*;
 use stoker_session::CustomDecoder;
 
-pub use engine::{Engine, LakeOptions, OpenWrite, PlannedWrite, WriteRequest};
+pub use engine::{Engine, LakeOptions};
+pub use ingest::{IngestOutcome, IngestPreview, IngestSkipped, IngestSummary, IngestWatch};
 
 /// Fills a native module: adds all classes and functions, and makes the engine, if there is one, that of this process.
 ///

@@ -49,6 +49,7 @@ from stoker._errors import (
 )
 from stoker._image import ColorJitter, ImageTransform
 from stoker._image_grid import ImageGrid
+from stoker._ingest import IngestPreview, IngestProgress, IngestReport, IngestSkipped
 from stoker._lake import Lake, connect
 from stoker._media import AudioClip, VideoClip
 from stoker._mixture import Mixture, mix
@@ -89,6 +90,10 @@ __all__ = [
     "Finding",
     "ImageGrid",
     "ImageTransform",
+    "IngestPreview",
+    "IngestProgress",
+    "IngestReport",
+    "IngestSkipped",
     "InternalError",
     "InvalidRequestError",
     "Jagged",

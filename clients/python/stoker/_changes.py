@@ -90,7 +90,7 @@ def struct_rows(data: Any) -> pa.Array:
     Raises:
         InvalidRequestError: The value has no rows and columns, or too many bytes.
     """
-    table = pa.RecordBatchReader.from_stream(arrow_stream(data)).read_all()
+    table = _without_encodings(pa.RecordBatchReader.from_stream(arrow_stream(data)).read_all())
     if table.nbytes > _SOURCE_BYTES_MAX:
         raise InvalidRequestError(
             f"the source has {table.nbytes} bytes, the limit is {_SOURCE_BYTES_MAX}; write it to a table, and merge "
@@ -98,6 +98,33 @@ def struct_rows(data: Any) -> pa.Array:
         )
     columns = [column.combine_chunks() for column in table.columns]
     return pa.StructArray.from_arrays(columns, fields=list(table.schema))
+
+
+def _without_encodings(table: pa.Table) -> pa.Table:
+    """Returns the rows without categories and views, which parameters do not have."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = pa.chunked_array([_decoded(chunk) for chunk in table.column(index).chunks], _plain(field.type))
+        elif _plain(field.type) != field.type:
+            column = table.column(index).cast(_plain(field.type))
+        else:
+            continue
+        table = table.set_column(index, pa.field(field.name, column.type, field.nullable), column)
+    return table
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _decoded(chunk: pa.DictionaryArray) -> pa.Array:
+    # pyarrow takes no values out of arrays of views.
+    values = chunk.dictionary.cast(_plain(chunk.dictionary.type))
+    return pa.DictionaryArray.from_arrays(chunk.indices, values).dictionary_decode()
 
 
 def merge_statement(

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from stoker._array_columns import tensor_column
+from stoker._arrays import SMALL_FLOATS, is_array, to_numpy
 from stoker._column_compression import ColumnCodecs, with_codecs
+from stoker._datasets import dataset_reader, is_dataset
 from stoker._errors import InvalidRequestError
 from stoker._masked import with_masks
+from stoker._pictures import is_picture
+from stoker._row_batches import column_names, row_batches
+from stoker._row_values import ENCODED_IMAGE_METADATA, column_of
 
-__all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "arrow_stream"]
+__all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "ArrowSource", "arrow_stream"]
 
 #: The largest value of the option ``page_bytes``.
 PAGE_BYTES_MAX = 1 << 30
 
-#: The floats that Arrow lacks, with the type as which their bits are stored. PyTorch and ml_dtypes have these names.
-SMALL_FLOATS = {
-    "bfloat16": np.uint16,
-    "float8_e4m3fn": np.uint8,
-    "float8_e4m3fnuz": np.uint8,
-    "float8_e5m2": np.uint8,
-    "float8_e5m2fnuz": np.uint8,
-}
-#: Field metadata of columns with JPEG, PNG or WebP files.
-ENCODED_IMAGE_METADATA = {b"stoker.kind": b"encoded_image"}
 #: The key of field metadata that names the column with the indexes of a column of videos.
 _VIDEO_INDEX_KEY = b"stoker.video_index"
+
+
+class ArrowSource:
+    """Rows on their way into a table, as a stream of Arrow.
+
+    Attributes:
+        is_repeatable: Whether the stream may be asked for more than once.
+        has_features: Whether the metadata of the schema has features of Hugging Face's ``datasets``, by which the
+            engine converts the columns.
+        failures: What the rows raised when they were read: Arrow's readers keep only the text.
+    """
+
+    def __init__(
+        self, open_stream: Callable[[list[BaseException]], Any], *, is_repeatable: bool, has_features: bool
+    ) -> None:
+        self.failures: list[BaseException] = []
+        self._open_stream = open_stream
+        self._opened: Any = open_stream(self.failures)
+        self.is_repeatable = is_repeatable
+        self.has_features = has_features
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # The first stream was opened with this object, which found what can be wrong with the data.
+        opened, self._opened = self._opened, None
+        if opened is None:
+            self.failures.clear()
+            opened = self._open_stream(self.failures)
+        return opened.__arrow_c_stream__(requested_schema)
 
 
 def arrow_stream(
@@ -41,12 +63,13 @@ def arrow_stream(
     pixels: Sequence[str] = (),
     lenient_masks: bool = False,
     codecs: ColumnCodecs | None = None,
-) -> Any:
-    """Returns an object with ``__arrow_c_stream__`` for a table-like value.
+    hints: pa.Schema | None = None,
+) -> ArrowSource:
+    """Returns an object with ``__arrow_c_stream__`` for what has rows and columns.
 
     Args:
-        data: A mapping of column names to arrays, a pandas DataFrame (without its index), or anything that exports an
-            Arrow stream: a ``pyarrow.Table``, ``RecordBatchReader``, a polars DataFrame, ….
+        data: A mapping of column names to arrays, a pandas DataFrame (without its index), anything that exports an
+            Arrow stream, a list or an iterator of rows or of batches, or a dataset of Hugging Face's ``datasets``.
         encoded_images: Binary columns to mark as JPEG, PNG or WebP files. Of a struct column, the member ``bytes`` is
             written.
         null_masks: Columns of tensors or vectors whose null rows are written as zeros, with a mask beside them.
@@ -54,45 +77,97 @@ def arrow_stream(
         pixels: Columns of ``encoded_images`` that may be tensors instead, of which the engine makes files.
         lenient_masks: Whether columns of ``null_masks`` may be missing, or have their masks already.
         codecs: The codec of each column that is compressed.
+        hints: The types that columns of Python values get.
 
     Raises:
         InvalidRequestError: The value is none of these, or columns differ in length.
     """
-    try:
-        stream = _stream(data)
-    except (ValueError, OverflowError, pa.ArrowException) as failed:
-        if isinstance(failed, InvalidRequestError):
-            raise
-        raise InvalidRequestError(f"cannot write this data: {failed}") from failed
-    if isinstance(encoded_images, str):
-        raise InvalidRequestError(f"encoded_images is {encoded_images!r}; it must be a list of names of columns")
-    if isinstance(videos, str):
-        raise InvalidRequestError(f"videos is {videos!r}; it must be a list of names of columns")
-    if null_masks:
-        stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
-    if encoded_images or videos or _has_views(stream):
-        reader = pa.RecordBatchReader.from_stream(stream)
-        encoded_images = [name for name in encoded_images if name not in pixels or not _is_tensor(reader.schema, name)]
-        reader = _with_files(reader, [*encoded_images, *videos])
-        stream = reader.cast(_writable_schema(reader.schema, encoded_images, videos))
+    _check_names("encoded_images", encoded_images)
+    _check_names("videos", videos)
     if codecs is not None and not isinstance(codecs, Mapping):
         raise InvalidRequestError(f"compression is {codecs!r}; it must be a dict of columns and codecs")
-    return with_codecs(pa.RecordBatchReader.from_stream(stream), codecs) if codecs else stream
+    has_features = is_dataset(data)
+
+    def open_stream(failures: list[BaseException]) -> Any:
+        try:
+            stream = _stream(data, hints, failures)
+        except (ValueError, OverflowError, pa.ArrowException) as failed:
+            if isinstance(failed, InvalidRequestError):
+                raise
+            raise InvalidRequestError(f"cannot write this data: {failed}") from failed
+        if null_masks:
+            stream = with_masks(pa.RecordBatchReader.from_stream(stream), null_masks, lenient=lenient_masks)
+        # Features say themselves which columns have files.
+        if (encoded_images or videos) and not has_features:
+            stream = _with_marks(pa.RecordBatchReader.from_stream(stream), encoded_images, videos, pixels)
+        return with_codecs(pa.RecordBatchReader.from_stream(stream), codecs) if codecs else stream
+
+    return ArrowSource(open_stream, is_repeatable=_is_repeatable(data), has_features=has_features)
 
 
-def _stream(data: Any) -> Any:
+def _check_names(option: str, names: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise InvalidRequestError(f"{option} is {names!r}; it must be a list of names of columns")
+
+
+def _is_repeatable(data: Any) -> bool:
+    """Whether data can be read more than once, with the same rows."""
+    if isinstance(data, Mapping | pa.Table | pa.RecordBatch):
+        return True
+    if isinstance(data, list | tuple):
+        return all(not isinstance(item, Iterator | pa.RecordBatchReader) for item in data)
+    library = type(data).__module__.partition(".")[0]
+    return library in ("pandas", "polars") or (is_dataset(data) and hasattr(data, "__getitem__"))
+
+
+def _stream(data: Any, hints: pa.Schema | None, failures: list[BaseException]) -> Any:
+    if is_dataset(data):
+        return dataset_reader(data, failures)
     if isinstance(data, Mapping):
-        return _table(data)
+        return _table(data, hints)
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return pa.Table.from_pandas(data, preserve_index=False)
+        return _frame(data, hints)
     if hasattr(data, "__arrow_c_stream__"):
         return data
+    if hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.Array):
+        return pa.Table.from_batches([pa.record_batch(data)])
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        return _table({name: [row.get(name) for row in data] for name in column_names(data)}, hints)
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray) and not is_array(data):
+        return row_batches(iter(data), hints, failures)
     raise InvalidRequestError(
-        f"cannot write a {type(data).__qualname__}; "
-        "use a dict of arrays, a pandas DataFrame, or an Arrow table or reader"
+        f"cannot write a {type(data).__qualname__}; use a dict of arrays, a list or an iterator of rows (dicts) or of "
+        "record batches, a pandas DataFrame, or an Arrow table or reader"
     )
+
+
+def _frame(frame: Any, hints: pa.Schema | None) -> pa.Table:
+    """Returns the rows of a pandas DataFrame. Arrays and images in its columns become tensors and files."""
+    objects = [name for name in frame.columns if frame[name].dtype == object and _has_arrays(frame[name])]
+    if not objects:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    others = [name for name in frame.columns if name not in objects]
+    plain = pa.Table.from_pandas(frame[others], preserve_index=False)
+    pairs = {name: _column(str(name), list(frame[name]), hints) for name in objects}
+    for name in others:
+        pairs[name] = (plain.schema.field(str(name)), plain.column(str(name)))
+    fields = [pairs[name][0] for name in frame.columns]
+    return pa.Table.from_arrays([pairs[name][1] for name in frame.columns], schema=pa.schema(fields))
+
+
+def _has_arrays(values: Any) -> bool:
+    first = next((value for value in values if value is not None), None)
+    return is_picture(first) or (is_array(first) and first.ndim > 0)
+
+
+def _with_marks(
+    reader: pa.RecordBatchReader, encoded_images: Sequence[str], videos: Sequence[str], pixels: Sequence[str]
+) -> pa.RecordBatchReader:
+    encoded_images = [name for name in encoded_images if name not in pixels or not _is_tensor(reader.schema, name)]
+    reader = _with_files(reader, [*encoded_images, *videos])
+    return reader.cast(_writable_schema(reader.schema, encoded_images, videos))
 
 
 def _with_files(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
@@ -128,14 +203,6 @@ def _is_tensor(schema: pa.Schema, name: str) -> bool:
     return bool(pa.types.is_fixed_size_list(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind))
 
 
-def _has_views(stream: Any) -> bool:
-    """Whether the stream may have view types, which Lance cannot store; true if the stream has no schema attribute."""
-    schema = getattr(stream, "schema", None)
-    if not isinstance(schema, pa.Schema):
-        return True
-    return any(pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type) for field in schema)
-
-
 def _writable_schema(schema: pa.Schema, encoded_images: Sequence[str], videos: Sequence[str]) -> pa.Schema:
     for option, names in {"encoded_images": encoded_images, "videos": videos}.items():
         missing = [name for name in names if name not in schema.names]
@@ -146,81 +213,59 @@ def _writable_schema(schema: pa.Schema, encoded_images: Sequence[str], videos: S
         raise InvalidRequestError(f"videos and encoded_images both name {both}; name a column once")
     marks = {name: ENCODED_IMAGE_METADATA for name in encoded_images}
     marks |= {name: {_VIDEO_INDEX_KEY: f"{name}_index".encode()} for name in videos}
-    return pa.schema([_writable_field(field, marks.get(field.name)) for field in schema])
+    return pa.schema([_marked(field, marks.get(field.name)) for field in schema])
 
 
-def _writable_field(field: pa.Field, mark: Mapping[bytes, bytes] | None) -> pa.Field:
-    if mark:
-        return field.with_type(pa.large_binary()).with_metadata({**(field.metadata or {}), **mark})
-    if pa.types.is_string_view(field.type):
-        return field.with_type(pa.large_string())
-    if pa.types.is_binary_view(field.type):
-        return field.with_type(pa.large_binary())
-    return field
+def _marked(field: pa.Field, mark: Mapping[bytes, bytes] | None) -> pa.Field:
+    return (
+        field.with_type(pa.large_binary()).with_metadata({**(field.metadata or {}), **mark})
+        if mark is not None
+        else field
+    )
 
 
-def _table(columns: Mapping[str, Any]) -> pa.Table:
+def _table(columns: Mapping[str, Any], hints: pa.Schema | None) -> pa.Table:
     if not columns:
         raise InvalidRequestError("there are no columns to write")
-    pairs = [_column(name, values) for name, values in columns.items()]
+    pairs = [_column(name, values, hints) for name, values in columns.items()]
     lengths = {field.name: len(array) for field, array in pairs}
     if len(set(lengths.values())) > 1:
         raise InvalidRequestError(f"columns differ in length: {lengths}")
     return pa.Table.from_arrays([array for _, array in pairs], schema=pa.schema([field for field, _ in pairs]))
 
 
-def _column(name: str, values: Any) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
+def _column(name: str, values: Any, hints: pa.Schema | None) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
     """Returns a field and an array: n-dimensional arrays become tensors, two-dimensional arrays of floats vectors."""
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"the name of a column is {name!r}; it must be text")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return pa.field(name, values.type, nullable=values.null_count > 0), values
-    metadata: dict[bytes, bytes] = {}
-    if type(values).__module__.partition(".")[0] == "torch":
-        values, metadata = _from_torch(values)
-    if isinstance(values, np.ndarray) and values.dtype.name in SMALL_FLOATS:
-        metadata = {b"stoker.dtype": values.dtype.name.encode()}
-        values = values.view(SMALL_FLOATS[values.dtype.name])
-    if not isinstance(values, np.ndarray) or values.ndim == 1:
-        return _flat_column(name, values, metadata)
-    return _tensor_column(name, values, metadata)
+    if is_array(values):
+        array, small_float = to_numpy(values)
+        if array.ndim != 1:
+            return tensor_column(name, array, small_float)
+        metadata = {b"stoker.dtype": small_float.encode()} if small_float else None
+        return _flat_column(name, array, metadata)
+    if isinstance(values, list | tuple):
+        return _listed_column(name, values, hints)
+    return _flat_column(name, values, None)
 
 
-def _from_torch(tensor: Any) -> tuple[np.ndarray[Any, Any], dict[bytes, bytes]]:
-    import torch
+def _listed_column(name: str, values: Sequence[Any], hints: pa.Schema | None) -> tuple[pa.Field, Any]:
+    """Returns the column of Python values."""
+    hint = None
+    if hints is not None and hints.get_field_index(name) >= 0:
+        hint = hints.field(name)
+    column = column_of(name, values, hint)
+    array = column.array(values, 0)
+    return column.field.with_nullable(array.null_count > 0), array
 
-    tensor = tensor.detach().cpu().contiguous()
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in SMALL_FLOATS:
-        return tensor.numpy(), {}
-    stored = tensor.view(torch.int16 if SMALL_FLOATS[name] is np.uint16 else torch.uint8)
-    return stored.numpy().view(SMALL_FLOATS[name]), {b"stoker.dtype": name.encode()}
 
-
-def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
+def _flat_column(name: str, values: Any, metadata: dict[bytes, bytes] | None) -> tuple[pa.Field, Any]:
     try:
-        array = pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError) as failed:
+        array = pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as failed:
         raise InvalidRequestError(f"column {name}: {failed}") from failed
     if pa.types.is_binary(array.type):
         array = array.cast(pa.large_binary())
-    return pa.field(name, array.type, nullable=array.null_count > 0, metadata=metadata or None), array
-
-
-def _tensor_column(name: str, values: np.ndarray[Any, Any], metadata: dict[bytes, bytes]) -> tuple[pa.Field, pa.Array]:
-    if values.ndim == 0:
-        raise InvalidRequestError(f"column {name} is a single value; it needs one value per row")
-    if values.dtype.kind not in "biuf":
-        raise InvalidRequestError(
-            f"column {name} has {values.ndim} dimensions of {values.dtype}; tensors have integers, floats or booleans"
-        )
-    shape = values.shape[1:]
-    size = int(np.prod(shape))
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    element = pa.field("item", flat.type, nullable=False)
-    array = pa.FixedSizeListArray.from_arrays(flat, type=pa.list_(element, size))
-    if len(shape) > 1 or values.dtype.kind != "f" or metadata:
-        metadata = {
-            **metadata,
-            b"ARROW:extension:name": b"arrow.fixed_shape_tensor",
-            b"ARROW:extension:metadata": json.dumps({"shape": list(shape)}).encode(),
-        }
-    return pa.field(name, array.type, nullable=False, metadata=metadata or None), array
+    return pa.field(name, array.type, nullable=array.null_count > 0, metadata=metadata), array

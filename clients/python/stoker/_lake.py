@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import pyarrow as pa
 
 from stoker import _native
 from stoker._column_compression import ColumnCodecs
-from stoker._data import PAGE_BYTES_MAX, arrow_stream
+from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError, NotFoundError
+from stoker._ingest import IngestPreview, IngestReport, Progress, Sources, ingest
 from stoker._names import quoted_table
 from stoker._numbers import whole_or_none
 from stoker._query import Query
@@ -19,6 +22,12 @@ from stoker._run import Run
 from stoker._statement import Outcome, ProgressCallback, given_params, telling
 from stoker._stream import Stream
 from stoker._table import Table
+from stoker._write import write
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from stoker._ingest import IngestOptions
 
 __all__ = ["Lake", "connect"]
 
@@ -285,15 +294,30 @@ class Lake:
         compression: ColumnCodecs | None = None,
         rows_per_fragment: int | None = None,
         page_bytes: int | None = None,
+        schema: pa.Schema | None = None,
+        key: str | None = None,
     ) -> Table:
-        """Writes a table in one atomic commit; needs a connection to the lake itself.
+        """Writes a table in one atomic commit, of a lake in this process or through a server.
+
+        A server takes rows if it was started with ``--allow-writes``, for tokens with the role ``write``. It writes
+        them as they come. If its answer is lost, it or another server is asked whether the rows are there, and rows
+        that can be read again are sent again: they are written once. Rows of an iterator cannot be sent again; the
+        error then has the key with which the call is repeated.
 
         Args:
             name: Letters, digits, ``_``, ``-`` and ``.``.
-            data: A dict of columns, a pandas DataFrame, or anything that exports an Arrow stream, which is read with
-                bounded memory. In a dict, two-dimensional arrays of floats become vectors (``FixedSizeList``), and
-                other arrays of two or more dimensions become tensors (``arrow.fixed_shape_tensor``); the first
-                dimension counts rows.
+            data: A dict of columns; a list or an iterator of rows, which are dicts, or of record batches; a pandas
+                DataFrame; a ``datasets.Dataset``, whose features decide the columns; or anything that exports an Arrow
+                stream. Streams and iterators are read with bounded memory.
+
+                In a dict, two-dimensional arrays of floats become vectors (``FixedSizeList``), and other arrays of two
+                or more dimensions become tensors (``arrow.fixed_shape_tensor``); the first dimension counts rows. A
+                list of arrays or tensors, and the arrays of rows, become the same if all have one shape; otherwise they
+                become lists or, with several dimensions, ``arrow.variable_shape_tensor``. Images of Pillow become
+                files: the file from which one was opened if it was not loaded yet, and PNG files otherwise. Categories
+                of pandas and Polars become their values.
+
+                The first 1,024 rows of an iterator decide its columns and their types. A key that a row lacks is null.
             mode: What to do if the table exists: ``"create"`` fails, ``"create_or_append"`` adds rows, ``"overwrite"``
                 replaces them.
             encoded_images: Binary columns of JPEG, PNG or WebP files. Each value must begin as such a file, or be null;
@@ -316,28 +340,113 @@ class Lake:
             rows_per_fragment: The maximum number of rows per data file. Default: 1,048,576.
             page_bytes: The maximum number of bytes of a chunk of a heavy column: what Lance reads at once, and the unit
                 in which streams read. A longer row is a chunk of its own. Default: 8,257,536.
+            schema: The types of columns of Python values and of rows, for example of columns that begin with nulls, or
+                of lists that happen to have one length. Columns that it lacks get the types of their values.
+            key: A name for this write, of up to 256 characters. A call with a key under which rows were written to the
+                table before writes nothing, and returns the table; so does each repetition, also by other processes, as
+                long as no cleanup removed the version. The key is looked for in the versions of the table. Default:
+                none; calls with the same rows write them again.
 
         Returns:
             The table at its new version.
 
         Raises:
             AlreadyExistsError: The table exists.
-            InvalidRequestError: The data does not fit; the message names the column and, where there is one, the row.
+            InvalidRequestError: The data does not fit; the message names the column and, where there is one, the row,
+                counted from 0. What an iterator raises becomes the cause of such an error. Nothing is written.
+            PermissionDeniedError: The server or the role of the token does not allow it.
+            UnavailableError: The server cannot be reached any more, and rows of an iterator cannot be sent again.
 
         Example:
+            >>> rows = ({"id": number, "point": np.ones(number % 3)} for number in range(5))
+            >>> str(lake.create_table("points", rows).schema.field("point").type)
+            'list<item: double>'
             >>> import numpy as np
             >>> table = lake.create_table("blank", {"image": np.zeros((3, 1, 8, 8), np.uint8), "label": [0, 1, 2]})
             >>> table.num_rows, str(table.schema.field("label").type)
             (3, 'int64')
         """
-        request: _native.WriteRequest = {
-            "table": name,
-            "mode": mode,
-            "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
-            "page_bytes": whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
-        }
-        self._native.write(arrow_stream(data, encoded_images, null_masks, videos=videos, codecs=compression), request)
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise InvalidRequestError(f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema")
+        source = arrow_stream(data, encoded_images, null_masks, videos=videos, codecs=compression, hints=schema)
+        write(self, name, source, mode=mode, key=key, rows_per_fragment=rows_per_fragment, page_bytes=page_bytes)
         return self.table(name)
+
+    @overload
+    def ingest(
+        self,
+        sources: Sources,
+        table: str,
+        *,
+        kind: str | None = None,
+        dry_run: Literal[False] = False,
+        progress: Progress = None,
+        **options: Unpack[IngestOptions],
+    ) -> IngestReport: ...
+
+    @overload
+    def ingest(
+        self,
+        sources: Sources,
+        table: str,
+        *,
+        kind: str | None = None,
+        dry_run: Literal[True],
+        progress: Progress = None,
+        **options: Unpack[IngestOptions],
+    ) -> IngestPreview: ...
+
+    def ingest(
+        self,
+        sources: Sources,
+        table: str,
+        *,
+        kind: str | None = None,
+        dry_run: bool = False,
+        progress: Progress = None,
+        **options: Any,
+    ) -> IngestReport | IngestPreview:
+        """Writes files into a table in one atomic commit: the command ``stoker ingest``, in this process.
+
+        The kind of the sources is found as the command finds it. A call that was interrupted, by Ctrl-C for example, is
+        continued by the same call. It needs a connection to the lake itself, and the engine.
+
+        Args:
+            sources: A file or a folder, or a list of them, which are one dataset.
+            table: The table.
+            kind: The kind of the sources, instead of the one that is recognised: ``"imagefolder"``, ``"parquet"``,
+                ``"webdataset"``, ….
+            dry_run: Whether nothing is written: the call then returns what would be written. It does not look at the
+                table.
+            progress: A function that is called with an :class:`IngestProgress` a few times in a second; if it raises,
+                the ingest ends. ``True`` shows a line on standard error, and ``False`` shows none. Default: a line in
+                terminals and notebooks.
+            **options: The options of the command with underscores in their names, such as ``mode="append"``,
+                ``on_error="skip"``, ``size=(224, 224)``, ``columns=["id"]``, ``rename={"a.b": "b"}``,
+                ``cast={"label": "int32"}``, ``image="photo"``. Repeatable options take lists, and those of the form
+                ``NAME=VALUE`` take dicts. ``stoker ingest --help`` tells all of them.
+
+        Returns:
+            A report, with all that was skipped; with ``dry_run``, an :class:`IngestPreview`.
+
+        Raises:
+            InvalidRequestError: An option does not exist or does not fit the kind, sources have no kind, or a value
+                does not fit its column.
+            NotFoundError: A source or the table to append to does not exist.
+            AlreadyExistsError: The table exists, and ``mode`` is not given.
+            DataCorruptError: A file or a row cannot be read, and ``on_error`` is not ``"skip"``.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> folder = pathlib.Path(tempfile.mkdtemp())
+            >>> _ = (folder / "rows.csv").write_text(chr(10).join(["id,name", "1,a", "2,b"]))
+            >>> lake.ingest(folder, "rows", dry_run=True).schema.names
+            ['id', 'name']
+            >>> report = lake.ingest(folder, "rows")
+            >>> report.kind, report.num_rows, report.version
+            ('csv', 2, 1)
+        """
+        return ingest(self, sources, table, kind, dry_run, progress, options)
 
     def drop_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> Outcome:
         """Removes a table with all of its versions, its tags and its indexes.

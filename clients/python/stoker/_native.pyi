@@ -134,6 +134,36 @@ class WriteRequest(TypedDict):
     mode: str
     rows_per_fragment_max: int | None
     page_bytes: int | None
+    has_features: bool
+    key: str | None
+    is_repeatable: bool
+
+class IngestSkipped(TypedDict):
+    path: str
+    row: int | None
+    reason: str
+    num_more: int
+
+class IngestReport(TypedDict):
+    kind: str
+    version: int
+    num_rows: int
+    num_files: int
+    bytes: int
+    skipped: list[IngestSkipped]
+    left_out: dict[str, int]
+    num_known_files: int
+    num_resumed_units: int
+    already_ingested: bool
+
+class IngestPreview(TypedDict):
+    kind: str
+    num_files: int
+    bytes: int
+    table_bytes: int
+    skipped: list[IngestSkipped]
+    left_out: dict[str, int]
+    rows: ArrowArray
 
 class IndexRequest(TypedDict):
     table: str
@@ -369,6 +399,9 @@ class Connection:
     def load_stream(self, state: str) -> StreamHandle: ...
     def verify(self, receipts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]: ...
     def write(self, data: object, request: WriteRequest) -> int: ...
+    def ingest(
+        self, args: Sequence[str], dry_run: bool, progress: Callable[[dict[str, Any]], object] | None = None
+    ) -> dict[str, Any]: ...
     def execute(
         self, sql: str, values: Sequence[Any], progress: Callable[[dict[str, Any]], object] | None = None
     ) -> dict[str, Any]: ...

@@ -19,14 +19,15 @@ from stoker._changes import (
     update_statement,
     where_clause,
 )
-from stoker._column_shapes import column_shapes
-from stoker._data import PAGE_BYTES_MAX, arrow_stream
+from stoker._column_shapes import ColumnShape, column_shapes
+from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError
 from stoker._masked import masked_columns
 from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
 from stoker._numbers import whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, TableSize, VersionInfo, known_fields
 from stoker._statement import Outcome, ProgressCallback, given_params
+from stoker._write import write
 
 if TYPE_CHECKING:
     from stoker._lake import Lake
@@ -39,6 +40,13 @@ Metric = Literal["l2", "cosine", "dot"]
 #: The maximum numbers of partitions and sub-vectors of an index.
 _PARTITIONS_MAX = 2**20
 _SUB_VECTORS_MAX = 2**16
+
+
+def _is_hint(field: pa.Field, shape: ColumnShape, videos: Sequence[str]) -> bool:
+    """Whether values of Python get the type of a table's column. Others are made from their own type by the engine."""
+    metadata = field.metadata or {}
+    is_made = b"stoker.lossy" in metadata or b"stoker.codec" in metadata or shape.small_float is not None
+    return not is_made and field.name not in {f"{video}_index" for video in videos}
 
 
 class Table:
@@ -167,22 +175,41 @@ class Table:
         findings = self._lake._native.doctor(self.name, self.version)["findings"]
         return [Finding(**known_fields(Finding, finding)) for finding in findings]
 
-    def append(self, data: Any, *, rows_per_fragment: int | None = None, page_bytes: int | None = None) -> Table:
+    def append(
+        self,
+        data: Any,
+        *,
+        rows_per_fragment: int | None = None,
+        page_bytes: int | None = None,
+        key: str | None = None,
+    ) -> Table:
         """Adds rows to the newest version in one atomic commit; this object keeps its version.
 
         Tensors of columns that the table compresses are compressed as the rows before them. Tensors of columns that
         it holds as images (``"jpeg"``) become images; such columns take files of images, too.
 
+        Numbers are widened without loss: integers to wider integers, and floats to wider floats; integers become floats
+        if these hold them exactly. Python's own numbers and lists get the types of the columns, and floats of Python
+        are rounded to them. Other values are refused.
+
         Args:
             data: As for :meth:`Lake.create_table`, with the table's columns in any order.
             rows_per_fragment: The maximum number of rows per data file.
             page_bytes: As for :meth:`Lake.create_table`.
+            key: As for :meth:`Lake.create_table`.
 
         Returns:
             The table at its new version.
 
         Raises:
-            InvalidRequestError: The data does not fit the table; the message names the column.
+            InvalidRequestError: The data does not fit the table; the message names the column and, where there is one,
+                the row, counted from 0.
+            StokerError: As for :meth:`Lake.create_table`.
+
+        Example:
+            >>> scores = lake.create_table("scores", {"score": np.array([0.5])})
+            >>> scores.append([{"score": 1}, {"score": 0.25}]).num_rows
+            3
         """
         schema = self.schema
         shapes = list(zip(schema, column_shapes(schema), strict=True))
@@ -190,14 +217,10 @@ class Table:
         pixels = [name for name in images if b"stoker.lossy" in schema.field(name).metadata]
         videos = [field.name for field, shape in shapes if shape.kind == "encoded_video"]
         masks = masked_columns(schema)
-        stream = arrow_stream(data, images, masks, videos=videos, pixels=pixels, lenient_masks=True)
-        request: _native.WriteRequest = {
-            "table": self.name,
-            "mode": "append",
-            "rows_per_fragment_max": whole_or_none("rows_per_fragment", rows_per_fragment, 1),
-            "page_bytes": whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
-        }
-        self._lake._native.write(stream, request)
+        hints = pa.schema([field for field, shape in shapes if _is_hint(field, shape, videos)])
+        source = arrow_stream(data, images, masks, videos=videos, pixels=pixels, lenient_masks=True, hints=hints)
+        sizes = {"rows_per_fragment": rows_per_fragment, "page_bytes": page_bytes}
+        write(self._lake, self.name, source, mode="append", key=key, **sizes)
         return self._lake.table(self.name)
 
     def delete(

@@ -7,10 +7,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{ClientOptions, ConnectOptions, Connection, Error, LocalLake, Result, StorageOptions};
 use stoker_lake::LakeStore;
-use stoker_python::{Engine, LakeOptions, PlannedWrite, WriteRequest};
+use stoker_python::{Engine, IngestOutcome, IngestWatch, LakeOptions};
 use stoker_types::TableName;
 
-use crate::write::plan_write;
+use crate::ingest::ingest;
 
 /// The engine that is linked into this module.
 pub(crate) struct LocalEngine;
@@ -34,14 +34,6 @@ impl Engine for LocalEngine {
         async move { stoker::reconnect(target, &options(client, lake)).await }.boxed()
     }
 
-    fn plan_write<'a>(
-        &'a self,
-        connection: &'a Connection,
-        request: &'a WriteRequest,
-    ) -> BoxFuture<'a, Result<Box<dyn PlannedWrite>>> {
-        async move { plan_write(lake_of(connection)?, request).await }.boxed()
-    }
-
     fn quarantine<'a>(
         &'a self,
         connection: &'a Connection,
@@ -54,6 +46,15 @@ impl Engine for LocalEngine {
             Ok(done.version)
         }
         .boxed()
+    }
+
+    fn ingest<'a>(
+        &'a self,
+        connection: Option<&'a Connection>,
+        args: Vec<OsString>,
+        watch: &'a IngestWatch,
+    ) -> BoxFuture<'a, Result<IngestOutcome>> {
+        async move { ingest(connection.map(lake_of).transpose()?, args, watch).await }.boxed()
     }
 
     fn main(&self, args: Vec<OsString>) -> ExitCode {

@@ -1,7 +1,7 @@
 //! The native module of the Python package `stoker-engine`: all of `stoker-python`, and the engine.
 
 mod engine;
-mod write;
+mod ingest;
 
 use pyo3::prelude::*;
 
