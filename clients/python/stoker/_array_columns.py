@@ -14,7 +14,7 @@ from stoker._column_shapes import ColumnShape
 from stoker._errors import InvalidRequestError
 from stoker._refused import ADVICE, refused, shown
 
-__all__ = ["Lists", "Shaped", "Tensors", "of_arrays", "tensor_column"]
+__all__ = ["Lists", "Shaped", "Tensors", "of_arrays", "tensor_column", "tensor_field"]
 
 
 def of_arrays(name: str, values: Sequence[Any], first_row: int) -> OfArrays:

@@ -14,7 +14,7 @@ from stoker._datasets import dataset_reader, is_dataset
 from stoker._errors import InvalidRequestError
 from stoker._masked import with_masks
 from stoker._pictures import is_picture
-from stoker._row_batches import column_names, row_batches
+from stoker._row_batches import known_names, row_batches
 from stoker._row_values import ENCODED_IMAGE_METADATA, column_of
 
 __all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "ArrowSource", "arrow_stream"]
@@ -134,7 +134,8 @@ def _stream(data: Any, hints: pa.Schema | None, failures: list[BaseException]) -
     if hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.Array):
         return pa.Table.from_batches([pa.record_batch(data)])
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
-        return _table({name: [row.get(name) for row in data] for name in column_names(data)}, hints)
+        names = known_names(data, () if hints is None else hints.names)
+        return _table({name: [row.get(name) for row in data] for name in names}, hints)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray) and not is_array(data):
         return row_batches(iter(data), hints, failures)
     raise InvalidRequestError(

@@ -13,7 +13,7 @@ from stoker._errors import InvalidRequestError, StokerError
 from stoker._refused import shown
 from stoker._row_values import Column, column_of
 
-__all__ = ["as_batches", "column_names", "noting", "row_batches"]
+__all__ = ["known_names", "noting", "row_batches"]
 
 #: The maximum number of rows of a record batch, and of the first rows, which decide the types of columns.
 BATCH_ROWS = 1_024
@@ -32,6 +32,15 @@ def column_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         _check_row(row, number)
         names.update(dict.fromkeys(row))
     return list(names)
+
+
+def known_names(rows: Iterable[Mapping[str, Any]], hints: Iterable[str]) -> list[str]:
+    """Returns the names of ``hints``, which rows may lack, and the other keys of rows.
+
+    Raises:
+        InvalidRequestError: As for :func:`column_names`.
+    """
+    return list(dict.fromkeys([*hints, *column_names(rows)]))
 
 
 def _check_row(row: object, number: int) -> None:
@@ -171,8 +180,7 @@ class _Rows:
     def reader(self, failures: list[BaseException]) -> pa.RecordBatchReader:
         """Reads the first rows, and returns a reader of them and all others."""
         first = self._take()
-        # A table's columns need not all be there: the engine says which one is missing.
-        names = column_names(first) if not self._hints else self._known_names(first)
+        names = known_names(first, self._hints)
         columns = [self._column(name, first) for name in names]
         schema = pa.schema([column.field for column in columns])
 
@@ -194,10 +202,6 @@ class _Rows:
                 "give the types of columns with schema="
             )
         return column_of(name, values, self._hints.get(name))
-
-    def _known_names(self, first: Sequence[Mapping[str, Any]]) -> list[str]:
-        found = column_names(first)
-        return [name for name in self._hints if name in found] + [name for name in found if name not in self._hints]
 
     def _take(self) -> list[Mapping[str, Any]]:
         """Takes the rows of the next batch."""

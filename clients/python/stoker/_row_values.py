@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from stoker._array_columns import Lists, Shaped, Tensors, of_arrays
-from stoker._arrays import is_array, scalar
+from stoker._array_columns import Lists, Shaped, Tensors, of_arrays, tensor_field
+from stoker._arrays import SMALL_FLOATS, is_array, scalar
 from stoker._column_shapes import column_shape
 from stoker._pictures import file_of, is_picture
 from stoker._refused import ADVICE, refused, shown
@@ -45,6 +46,8 @@ def column_of(name: str, values: Sequence[Any], hint: pa.Field | None = None, *,
         InvalidRequestError: The values have no common type.
     """
     sample = next((value for value in values if value is not None), None)
+    if hint is not None and b"stoker.codec" in (hint.metadata or {}):
+        hint = _decompressed(hint)
     if hint is not None:
         return _hinted(hint, sample)
     if is_picture(sample):
@@ -54,17 +57,24 @@ def column_of(name: str, values: Sequence[Any], hint: pa.Field | None = None, *,
     return Plain(pa.field(name, _inferred(name, values, first_row)))
 
 
+def _decompressed(hint: pa.Field) -> pa.Field | None:
+    """Returns the column of the tensors that a column holds compressed; ``None`` if their type says less than they do."""
+    dtype, shape = hint.metadata.get(b"stoker.dtype"), hint.metadata.get(b"stoker.shape")
+    if dtype is None or shape is None or dtype.decode() in SMALL_FLOATS or b"stoker.permutation" in hint.metadata:
+        return None
+    return tensor_field(hint.name, np.dtype(dtype.decode()), tuple(json.loads(shape)), None)
+
+
 def _hinted(hint: pa.Field, sample: Any) -> Column:
     shape = column_shape(hint)
     if shape.kind == "encoded_image" and not is_array(sample):
         return Pictures(hint.name)
     if shape.kind in ("tensor", "vector") and shape.axes is None and not shape.is_ragged:
         return Tensors(pa.field(hint.name, hint.type, metadata=hint.metadata), shape)
-    if is_array(sample) and sample.ndim > 0:
-        if shape.sizes is not None:
-            return Shaped(hint.name, shape.dtype, len(shape.sizes))
-        if pa.types.is_list(hint.type) or pa.types.is_large_list(hint.type):
-            return Lists(hint.name, shape.dtype)
+    if shape.sizes is not None and is_array(sample):
+        return Shaped(hint.name, shape.dtype, len(shape.sizes))
+    if shape.levels == 1 and not shape.shape:
+        return NumberLists(hint.with_nullable(True), shape.dtype)
     return Plain(hint.with_nullable(True))
 
 
@@ -89,6 +99,20 @@ class Plain:
             found = str(failed) if index is None else f"{shown(values[index])}: {failed}"
             number = None if index is None else first_row + index
             raise refused(self.field.name, number, str(kind), f"{found}; {ADVICE}") from failed
+
+
+class NumberLists:
+    """Lists of numbers or booleans, of any lengths: Python's lists, or arrays."""
+
+    def __init__(self, field: pa.Field, dtype: np.dtype[Any] | None) -> None:
+        self.field = field
+        self._plain = Plain(field)
+        self._lists = Lists(field.name, dtype)
+
+    def array(self, values: Sequence[Any], first_row: int) -> pa.Array | pa.ChunkedArray:
+        if any(map(is_array, values)):
+            return self._lists.array(values, first_row).cast(self.field.type)
+        return self._plain.array(values, first_row)
 
 
 def _converted(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -22,7 +22,7 @@ from stoker._changes import (
 from stoker._column_shapes import ColumnShape, column_shapes
 from stoker._data import arrow_stream
 from stoker._errors import InvalidRequestError
-from stoker._masked import masked_columns
+from stoker._masked import mask_key, masked_columns
 from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
 from stoker._numbers import whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, TableSize, VersionInfo, known_fields
@@ -42,11 +42,11 @@ _PARTITIONS_MAX = 2**20
 _SUB_VECTORS_MAX = 2**16
 
 
-def _is_hint(field: pa.Field, shape: ColumnShape, videos: Sequence[str]) -> bool:
-    """Whether values of Python get the type of a table's column. Others are made from their own type by the engine."""
+def _is_hint(field: pa.Field, shape: ColumnShape, made: Sequence[str]) -> bool:
+    """Whether values of Python get the type of a table's column. Others are made of their own type by the engine."""
     metadata = field.metadata or {}
-    is_made = b"stoker.lossy" in metadata or b"stoker.codec" in metadata or shape.small_float is not None
-    return not is_made and field.name not in {f"{video}_index" for video in videos}
+    is_converted = b"stoker.lossy" in metadata or shape.small_float is not None
+    return not is_converted and field.name not in made
 
 
 class Table:
@@ -217,7 +217,8 @@ class Table:
         pixels = [name for name in images if b"stoker.lossy" in schema.field(name).metadata]
         videos = [field.name for field, shape in shapes if shape.kind == "encoded_video"]
         masks = masked_columns(schema)
-        hints = pa.schema([field for field, shape in shapes if _is_hint(field, shape, videos)])
+        made = [*(f"{video}_index" for video in videos), *map(mask_key, masks)]
+        hints = pa.schema([field for field, shape in shapes if _is_hint(field, shape, made)])
         source = arrow_stream(data, images, masks, videos=videos, pixels=pixels, lenient_masks=True, hints=hints)
         sizes = {"rows_per_fragment": rows_per_fragment, "page_bytes": page_bytes}
         write(self._lake, self.name, source, mode="append", key=key, **sizes)

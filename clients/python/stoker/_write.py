@@ -45,8 +45,8 @@ def write(
     }
     try:
         return lake._native.write(source, request)
-    except StokerError as failed:
+    except StokerError:
         # Arrow's readers keep only the text of what an iterator raised.
         if source.failures:
-            raise source.failures[0] from failed.__cause__
+            raise source.failures[0]  # noqa: B904 - it has a cause of its own
         raise

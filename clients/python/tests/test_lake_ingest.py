@@ -75,7 +75,7 @@ def test_options_are_those_of_the_command(lake: stoker.Lake, tmp_path: Path) -> 
     report = lake.ingest(
         tmp_path / "a.parquet", "p", tensor={"x": "int64[2,2]"}, columns=["x"], compress={"x": "zstd:3"}
     )
-    assert (report.kind, lake.table("p").describe()[0].kind) == ("parquet", "tensor int64[2, 2] (zstd:3)")
+    assert (report.kind, lake.table("p").describe()[0].kind) == ("parquet", "tensor int64[2, 2] (zstd)")
 
 
 def test_a_dry_run_writes_nothing(lake: stoker.Lake, photos: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_dry_run_writes_nothing(lake: stoker.Lake, photos: Path) -> None:
     assert (found.kind, found.num_files, found.rows.num_rows, found.left_out) == ("imagefolder", 6, 6, {".txt": 1})
     assert found.schema.names[:2] == ["image", "label"]
     assert found.table_bytes > 0
-    assert lake.tables() == []
+    assert not Path(lake.target).exists()
     (photos / "cats" / "bad.png").write_bytes(b"no image")
     found = lake.ingest(photos, "photos", dry_run=True)
     assert [Path(skipped.path).name for skipped in found.skipped] == ["bad.png"]

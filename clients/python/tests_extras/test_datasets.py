@@ -29,6 +29,7 @@ def empty_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoke
     if request.param == "in process":
         yield stoker.connect(path)
         return
+    (tmp_path / "lake").mkdir()
     command = [os.environ["STOKER_BIN"], "serve", "--lake", path, "--listen", "127.0.0.1:0", "--allow-writes"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert running.stdout is not None

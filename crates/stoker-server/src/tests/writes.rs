@@ -94,7 +94,7 @@ fn rows_that_do_not_fit_or_are_given_up_leave_nothing() {
         let error = write(&remote, request("u", WriteMode::Append), None, &batches, true).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         let expected = "table u: column a row 3: expected a number that Float64 holds exactly, found 9007199254740993";
-        assert_eq!(error.to_string(), expected);
+        assert!(error.to_string().ends_with(expected), "{error}");
         let table = remote.table("u", &SnapshotRef::Latest).await.expect("a table");
         assert_eq!((table.version, table.num_rows), (1, 1));
         let error = write(&remote, request("nothing", WriteMode::Append), None, &batches, true).await;

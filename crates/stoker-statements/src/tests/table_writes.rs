@@ -80,7 +80,7 @@ async fn numbers_are_widened_and_others_refused_with_their_rows() {
     assert_eq!(values.column(0).as_primitive::<Float64Type>().values(), &[0.5, 7.0]);
     let batches = [batch(Int64Array::from(vec![1, 2])), batch(Int64Array::from(vec![3, (1 << 53) + 1]))];
     let error = write(&fixture, &append, &batches).await.expect_err("inexact").to_string();
-    assert!(error.starts_with("table t: column a row 3: expected a number that Float64 holds exactly"), "{error}");
+    assert!(error.contains("table t: column a row 3: expected a number that Float64 holds exactly"), "{error}");
     let error = write(&fixture, &append, &[batch(StringArray::from(vec!["x"]))]).await.expect_err("no number");
     assert!(error.to_string().contains("column a should be"), "{error}");
     assert_eq!(rows(&fixture, "SELECT a FROM t").await.num_rows(), 2);
