@@ -19,6 +19,8 @@ __all__ = ["known_names", "noting", "row_batches"]
 BATCH_ROWS = 1_024
 #: The bytes after which a record batch ends, as far as the values tell their sizes.
 BATCH_BYTES = 32 << 20
+#: What comes after the last item.
+_END: Any = object()
 
 
 def column_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -72,8 +74,8 @@ def row_batches(items: Iterator[Any], hints: pa.Schema | None, failures: list[Ba
         InvalidRequestError: The iterator gives nothing, or something else, or raises.
     """
     items = _told(items)
-    first = next(items, None)
-    if first is None:
+    first = next(items, _END)
+    if first is _END:
         if hints is None:
             raise InvalidRequestError("there are no rows, so that their columns are not known: give schema=")
         return pa.RecordBatchReader.from_batches(hints, iter(()))
@@ -208,8 +210,8 @@ class _Rows:
         taken: list[Mapping[str, Any]] = []
         num_bytes = 0
         while len(taken) < BATCH_ROWS and num_bytes < BATCH_BYTES:
-            row = next(self._rows, None)
-            if row is None:
+            row = next(self._rows, _END)
+            if row is _END:
                 break
             _check_row(row, self._number)
             taken.append(row)

@@ -58,7 +58,7 @@ def column_of(name: str, values: Sequence[Any], hint: pa.Field | None = None, *,
 
 
 def _decompressed(hint: pa.Field) -> pa.Field | None:
-    """Returns the column of the tensors that a column holds compressed; ``None`` if their type says less than they do."""
+    """Returns the column of the tensors that a column holds compressed; ``None`` if their type does not tell all."""
     dtype, shape = hint.metadata.get(b"stoker.dtype"), hint.metadata.get(b"stoker.shape")
     if dtype is None or shape is None or dtype.decode() in SMALL_FLOATS or b"stoker.permutation" in hint.metadata:
         return None

@@ -123,8 +123,8 @@ def test_bad_queries(remote: stoker.Lake, sql: str, error: type[stoker.StokerErr
         remote.sql(sql)
 
 
-def test_writing_needs_the_lake(remote: stoker.Lake) -> None:
-    with pytest.raises(stoker.InvalidRequestError, match="lake itself"):
+def test_writing_needs_a_server_that_allows_it(remote: stoker.Lake) -> None:
+    with pytest.raises(stoker.PermissionDeniedError, match="--allow-writes"):
         remote.create_table("t", make_columns(3))
 
 

@@ -165,6 +165,11 @@ def test_other_items_are_refused(lake: stoker.Lake) -> None:
         (iter([1, 2]), "item 0 of the iterator: expected a dict, which is a row, or a record batch, found 1"),
         ("text", "cannot write a str"),
         (17, "cannot write a int"),
+        (
+            iter([None, {"a": 1}]),
+            "item 0 of the iterator: expected a dict, which is a row, or a record batch, found None",
+        ),
+        (iter([{"a": 1}, None, {"a": 2}]), "row 1: expected a dict, found None"),
         (iter([{"a": 1}, 5]), "row 1: expected a dict, found 5"),
         ([{"a": 1}, {3: 1}], "row 1: expected names of columns as keys, found 3"),
         (iter([pa.record_batch({"a": [1]}), {"a": 1}]), "item 1 of the iterator: expected a record batch, found"),
