@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def _common(name: str, values: Sequence[Any], dtypes: Mapping[str, np.dtype[Any]
     return common
 
 
-class OfArrays:
+class OfArrays(ABC):
     """What columns of arrays have in common.
 
     Attributes:
@@ -74,6 +75,10 @@ class OfArrays:
         self.field = field
         self._dtype = dtype
         self._small_float = small_float
+
+    @abstractmethod
+    def array(self, values: Sequence[Any], first_row: int) -> pa.Array:
+        """Returns the rows; ``first_row`` is the number of the first one, for messages."""
 
     def _numbers(self, value: Any, row: int) -> np.ndarray[Any, Any]:
         """Returns the array of a value with the numbers of the column."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from stoker._errors import InvalidRequestError
+from stoker._errors import InvalidRequestError, StokerError
+from stoker._refused import refused
 from stoker._row_batches import noting
 
 __all__ = ["dataset_reader", "is_dataset"]
@@ -42,13 +43,43 @@ def dataset_reader(data: Any, failures: list[BaseException]) -> pa.RecordBatchRe
         raise InvalidRequestError(
             "the features of this datasets.IterableDataset are not known: set them with data.cast(features)"
         )
-    from datasets.table import embed_table_storage
-
     schema = features.arrow_schema
 
     def batches() -> Iterator[pa.RecordBatch]:
+        first_row = 0
         for rows in data.with_format("arrow").iter(batch_size=_BATCH_ROWS):
-            table = pa.table(rows) if isinstance(rows, dict) else rows
-            yield from embed_table_storage(table.cast(schema)).cast(schema).to_batches()
+            table = (pa.table(rows) if isinstance(rows, dict) else rows).cast(schema)
+            yield from _embedded(table, first_row).cast(schema).to_batches()
+            first_row += table.num_rows
 
-    return pa.RecordBatchReader.from_batches(schema, noting(batches(), failures))
+    return pa.RecordBatchReader.from_batches(schema, noting(_told(batches()), failures))
+
+
+def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields batches. What a dataset raises, for example in a function of its own, becomes an error of Stoker."""
+    try:
+        yield from batches
+    except StokerError:
+        raise
+    except Exception as failed:
+        raise InvalidRequestError(f"the dataset raised {type(failed).__name__}: {failed}") from failed
+
+
+def _embedded(table: pa.Table, first_row: int) -> pa.Table:
+    """Reads the files that rows name by their paths.
+
+    Raises:
+        InvalidRequestError: A file cannot be read; the message names column and row.
+    """
+    from datasets.table import embed_table_storage
+
+    try:
+        return embed_table_storage(table)
+    except Exception as failed:
+        for name in table.column_names:
+            for row in range(table.num_rows):
+                try:
+                    embed_table_storage(table.select([name]).slice(row, 1))
+                except Exception as reason:
+                    raise refused(name, first_row + row, "a file", str(reason)) from failed
+        raise

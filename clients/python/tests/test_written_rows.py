@@ -26,10 +26,10 @@ Rows = Iterator[dict[str, Any]]
 @pytest.fixture(params=["in process", "through a server"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[stoker.Lake]:
     """An empty lake that takes rows."""
+    (tmp_path / "lake").mkdir()
     if request.param == "in process":
         yield stoker.connect(str(tmp_path / "lake"))
         return
-    (tmp_path / "lake").mkdir()
     server = Server(str(tmp_path / "lake"), {"STOKER_ALLOW_WRITES": "true"})
     yield stoker.connect(server.url)
     assert server.stop() == 0
