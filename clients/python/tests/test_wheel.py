@@ -59,7 +59,7 @@ import stoker
 server = stoker.connect(sys.argv[1])
 attempts = [
     lambda: stoker.connect("lake"),
-    lambda: server.create_table("t", {"n": [1]}),
+    lambda: server.ingest("photos", "t"),
     lambda: server.table("samples").quarantine([0]),
 ]
 for attempt in attempts:
@@ -181,7 +181,7 @@ def test_a_client_reads_through_a_server(environment: Path, client: Path, server
 
 def test_a_client_says_that_it_has_no_engine(client: Path, server: Server) -> None:
     refused = _run(client, "python", "-c", _REFUSED_SCRIPT, server.url).splitlines()
-    attempted = ["opening a lake in this process", "writing a table", "excluding rows"]
+    attempted = ["opening a lake in this process", "ingesting files", "excluding rows"]
     assert len(refused) == len(attempted), refused
     for message, words in zip(refused, attempted, strict=True):
         assert words in message
