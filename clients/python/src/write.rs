@@ -78,7 +78,9 @@ pub(crate) fn write(connection: &Connection, data: &Bound<'_, PyAny>, given: PyW
             let key = request.key.as_ref().map_or("", |key| key.key.as_str());
             return Err(error(py, failed.kind(), &unfinished(&failed, is_repeatable, key)));
         }
-        wait(py, patience.clock().sleep(waits.pause(&patience.environment().random).min(left)))?;
+        let pause = waits.pause(&patience.environment().random).min(left);
+        // The sleep begins within the runtime.
+        wait(py, async { patience.clock().sleep(pause).await })?;
     }
 }
 

@@ -114,7 +114,10 @@ fn fixed_size_lists(item: &FieldRef, length: i32, values: &ArrayRef) -> Result<A
 }
 
 /// Widens the items of lists.
-fn lists<Found: OffsetSizeTrait, Wide: OffsetSizeTrait>(item: &FieldRef, values: &ArrayRef) -> Result<ArrayRef, Mismatch> {
+fn lists<Found: OffsetSizeTrait, Wide: OffsetSizeTrait>(
+    item: &FieldRef,
+    values: &ArrayRef,
+) -> Result<ArrayRef, Mismatch> {
     let list = values.as_list::<Found>();
     let index = |offset: &Found| offset.as_usize();
     // Items of other rows, which the lists share memory with, are left out.
