@@ -45,9 +45,12 @@ impl IngestCall {
         let parsed = Arguments::try_parse_from(args).map_err(|error| IngestFailure::invalid(&in_one_line(&error)))?;
         let IngestArgs { kind: _, sources, common, images, declared } = parsed.ingest;
         let sources = sources.ok_or_else(|| IngestFailure::invalid("give a source and a table"))?;
-        let found = recognise_sources(&sources.sources, sources.kind.as_deref()).await.map_err(IngestFailure::of)?;
+        let common = common.unwrap_or_default();
+        let options = common.source_options().map_err(|error| IngestFailure::invalid(&format!("{error:#}")))?;
+        let found = recognise_sources(&sources.sources, sources.kind.as_deref(), &options).await;
+        let found = found.map_err(IngestFailure::of)?;
         let table = sources.table.clone();
-        let work = Work::of_sources(sources, found.kind, common.unwrap_or_default(), images, declared);
+        let work = Work::of_sources(sources, found.kind, common, images, declared);
         Ok(Self { work: work.map_err(|error| IngestFailure::invalid(&format!("{error:#}")))?, found, table })
     }
 
