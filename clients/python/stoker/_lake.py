@@ -358,10 +358,10 @@ class Lake:
             UnavailableError: The server cannot be reached any more, and rows of an iterator cannot be sent again.
 
         Example:
-            >>> rows = ({"id": number, "point": np.ones(number % 3)} for number in range(5))
-            >>> str(lake.create_table("points", rows).schema.field("point").type)
-            'list<item: double>'
             >>> import numpy as np
+            >>> rows = [{"id": number, "point": np.ones(number % 3)} for number in range(5)]
+            >>> str(lake.create_table("points", iter(rows)).schema.field("point").type)
+            'list<item: double>'
             >>> table = lake.create_table("blank", {"image": np.zeros((3, 1, 8, 8), np.uint8), "label": [0, 1, 2]})
             >>> table.num_rows, str(table.schema.field("label").type)
             (3, 'int64')

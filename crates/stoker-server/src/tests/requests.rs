@@ -246,7 +246,7 @@ fn what_is_not_understood_is_refused_politely() {
             assert_eq!(action.map(|_| ()).map_err(code), Err(tonic::Code::InvalidArgument));
         }
         let actions = client.list_actions(Empty {}).await.expect("actions").into_inner();
-        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 26);
+        assert_eq!(actions.try_collect::<Vec<_>>().await.expect("actions").len(), 27);
     });
 }
 
