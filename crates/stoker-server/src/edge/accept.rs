@@ -19,6 +19,9 @@ use crate::server_tls::ServerTls;
 const WAIT_FIRST: Duration = Duration::from_millis(10);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// The limit of open files that the server asks for, even if the system would allow more.
+const FILES_MAX: u64 = 1 << 16;
+
 /// The state that the connections of a server share.
 pub(crate) struct Edge {
     pub respond: Respond,
@@ -28,6 +31,18 @@ pub(crate) struct Edge {
     pub clock: Clock,
     /// Cancelled when the server stops accepting connections and requests.
     pub stopping: CancellationToken,
+}
+
+/// Raises the limit of open files as far as the system allows it, to at most 65,536, and returns the resulting limit.
+///
+/// # Errors
+/// Errors of the operating system.
+pub(crate) fn raise_file_limit() -> io::Result<u64> {
+    let (soft, hard) = rlimit::Resource::NOFILE.get()?;
+    if soft >= FILES_MAX.min(hard) {
+        return Ok(soft);
+    }
+    rlimit::increase_nofile_limit(FILES_MAX)
 }
 
 /// Accepts connections until the server stops, then waits until they have ended. Dropping the future cuts them.

@@ -11,7 +11,6 @@
 
 mod accept;
 mod connection;
-mod file_limit;
 mod frame_meter;
 mod metered_io;
 mod peer;
@@ -20,8 +19,7 @@ mod stream_tasks;
 
 use std::time::Duration;
 
-pub(crate) use accept::{Edge, accept_connections};
-pub(crate) use file_limit::raise_file_limit;
+pub(crate) use accept::{Edge, accept_connections, raise_file_limit};
 pub(crate) use peer::{Address, Peer};
 pub(crate) use response::{Respond, Responding, ResponseBody};
 pub(crate) use stream_tasks::Reset;
