@@ -110,9 +110,9 @@ fn blocks_have_whole_groups_where_memory_allows_it() {
         assert_eq!(planned.version(), 2, "{planned}");
         planned.rows_per_block
     };
-    assert_eq!([planned(1 << 20, 1 << 15, 1), planned(1 << 20, 1 << 15, 8)], [9, 8]);
-    assert_eq!([planned(8_192, 1 << 16, 1), planned(8_192, 1 << 16, 8)], [4, 8]);
-    assert_eq!([planned(1 << 20, 2_048, 1), planned(1 << 20, 2_048, 32)], [155, 128]);
+    assert_eq!([planned(1 << 20, 1 << 15, 1), planned(1 << 20, 1 << 15, 8)], [10, 8]);
+    assert_eq!([planned(8_192, 1 << 16, 1), planned(8_192, 1 << 16, 8)], [5, 8]);
+    assert_eq!([planned(1 << 20, 2_048, 1), planned(1 << 20, 2_048, 32)], [162, 160]);
     assert_eq!([planned(8_192, 1 << 19, 1), planned(8_192, 1 << 19, 8)], [1, 1]);
     assert_eq!(planned(1 << 20, 100_000, 12), 3, "a third of a group");
 }
