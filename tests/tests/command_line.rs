@@ -298,6 +298,64 @@ fn statements_print_their_outcome_in_each_format() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn commands_change_rows_columns_and_tables() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lake = lake_of_vectors(folder.path())?;
+    let server = Server::start(&lake, "127.0.0.1:0", &["--allow-writes"])?;
+    for (copy, place) in [("a", ["--lake", lake.as_str()]), ("b", ["--server", server.address.as_str()])] {
+        let command = |args: &[&str]| run(&words(&[args, &place]));
+        let count = |condition: &str| {
+            let sql = format!("SELECT count(*) AS n FROM {copy} WHERE {condition}");
+            let said = command(&["sql", &sql, "--format", "csv"])?;
+            Ok::<i64, anyhow::Error>(said.trim().trim_start_matches("n\n").parse()?)
+        };
+        let expect = |args: &[&str], part: &str| {
+            let said = command(args)?;
+            ensure!(said.contains(part), "{args:?}: {said}");
+            Ok(())
+        };
+        command(&["sql", &format!("CREATE TABLE {copy} AS SELECT id, emb FROM vectors WHERE id < 100")])?;
+        expect(&["delete", copy, "--where", "id < $1", "-p", "10", "--dry-run"], "would delete 10 rows of table")?;
+        ensure!(count("true")? == 100);
+        expect(&["delete", copy, "--where", "id < $1 -- ten", "-p", "10"], "10 rows deleted; version 2")?;
+        ensure!(count("true")? == 90);
+        expect(&["update", copy, "--set", "id=id + 1000", "--where", "id >= 95"], "5 rows updated; version 3")?;
+        ensure!(count("id >= 1000")? == 5);
+        expect(&["add-column", copy, "half", "--sql", "id / 2.0", "--where", "id < 1000"], "added half")?;
+        ensure!(count("half IS NULL")? == 5);
+        expect(&["add-column", copy, "half", "--sql", "id * 0.5", "--replace"], "column half has new values")?;
+        ensure!(count("half = id / 2.0")? == 90);
+        expect(&["add-column", copy, "note", "TEXT"], "added note")?;
+        expect(&["cast-column", copy, "id", "INT"], "column id has the type INT, with values in 90 rows")?;
+        let said = command(&["describe", copy])?;
+        ensure!(said.contains("Int32") && !said.contains("Int64"), "{said}");
+        let error = run_failing(&words(&[&["cast-column", copy, "id", "TINYINT"], &place]))?;
+        ensure!(
+            error.contains("column id") && error.contains("row_id is") && error.contains("does not fit"),
+            "{error}"
+        );
+        expect(&["rename-column", copy, "note", "remark"], "column note is called remark")?;
+        expect(&["drop-column", copy, "remark", "half", "never", "--if-exists"], "dropped remark, half")?;
+        expect(&["restore", copy, "--version", "1"], "those of version 1 again")?;
+        ensure!(count("id < 10")? == 10);
+        command(&["tag", copy, "v3", "--version", "3"])?;
+        expect(&["restore", copy, "--tag", "v3"], "those of version 3 again")?;
+        ensure!(count("id >= 1000")? == 5 && count("true")? == 90);
+        expect(&["branch", copy, "trial", "--version", "1"], "CREATE BRANCH")?;
+        expect(&["branch", copy], "trial")?;
+        expect(&["truncate", &format!("{copy}@trial")], "100 rows deleted")?;
+        ensure!(count("true")? == 90);
+        expect(&["branch", copy, "trial", "--drop"], "DROP BRANCH")?;
+        expect(&["truncate", copy], "90 rows deleted")?;
+        expect(&["drop", copy], "the table is gone")?;
+        expect(&["drop", copy, "--if-exists"], "there is no such table")?;
+        let error = run_failing(&words(&[&["restore", copy], &place]))?;
+        ensure!(error.contains("--version") && error.contains("--tag"), "{error}");
+    }
+    Ok(())
+}
+
 /// Returns the error line of a command that fails.
 fn error_line(args: &[&str]) -> Result<String> {
     let output = run_failing(args)?;

@@ -27,8 +27,9 @@ use stoker_types::{
 
 use crate::arrow_export::ArrowArray;
 use crate::batch::Batch;
+use crate::column_writer::ColumnWriter;
 use crate::compression::to_compression;
-use crate::engine::{Engine, LakeOptions, engine};
+use crate::engine::{ColumnRequest, Engine, LakeOptions, engine};
 use crate::exceptions::{Raise, error};
 use crate::fork::PerProcess;
 use crate::ingest::ingest;
@@ -422,6 +423,12 @@ impl Connection {
                 ingest(py, engine, Some(&connection), args, progress.as_ref())
             }
         }
+    }
+
+    /// Begins a column whose values Python computes.
+    fn begin_column(&self, py: Python<'_>, request: ColumnRequest) -> PyResult<ColumnWriter> {
+        let (engine, connection) = self.local(py, "computing a column with a function")?;
+        ColumnWriter::begin(py, engine, &connection, &request)
     }
 
     /// Executes a statement that changes the lake; returns its outcome. While it runs, `progress` is called with its newest

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use arrow_array::RecordBatch;
 use futures::future::BoxFuture;
 use pyo3::prelude::*;
 use stoker_client::{ClientOptions, LakeOptionsGiven};
@@ -45,6 +46,16 @@ pub trait Engine: Sync {
         lake: &'a LakeOptions,
     ) -> BoxFuture<'a, Result<Connection>>;
 
+    /// Begins a column whose values Python computes, or goes on with one that an earlier call began.
+    ///
+    /// # Errors
+    /// A table or columns that do not exist; a new column that exists; an unknown mode; storage errors.
+    fn begin_column<'a>(
+        &'a self,
+        connection: &'a Connection,
+        request: &'a ColumnRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn OpenColumn>>>;
+
     /// Excludes rows from later versions of a table; returns the version that excludes them.
     ///
     /// # Errors
@@ -72,6 +83,72 @@ pub trait Engine: Sync {
 
     /// Runs the `stoker` command with these arguments, of which the first is the name of the program.
     fn main(&self, args: Vec<OsString>) -> ExitCode;
+}
+
+/// A column whose values are computed in this process.
+pub trait OpenColumn: Send {
+    /// Finds the rows whose values are not known at the newest version; `None` if an earlier call committed the column.
+    ///
+    /// # Errors
+    /// A table that others changed in a way that does not fit; storage errors.
+    fn plan(&mut self) -> BoxFuture<'_, Result<Option<ColumnWork>>>;
+
+    /// Writes the values of rows, by ascending address.
+    ///
+    /// # Errors
+    /// Values that do not fit the column; storage errors.
+    fn write<'a>(&'a mut self, row_addrs: &'a [u64], values: RecordBatch) -> BoxFuture<'a, Result<()>>;
+
+    /// Commits the column; `None` if the table changed meanwhile.
+    ///
+    /// # Errors
+    /// A column without a type; a table that changed again and again; storage errors.
+    fn commit(&mut self) -> BoxFuture<'_, Result<Option<u64>>>;
+
+    /// Forgets what earlier calls computed.
+    ///
+    /// # Errors
+    /// Storage errors.
+    fn forget(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Ends the work. What was recorded stays for the next call.
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// The work that is left of a column.
+pub struct ColumnWork {
+    /// The version of the table whose rows are to be read.
+    pub version: u64,
+    /// The rows of this version.
+    pub num_rows: u64,
+    /// The rows whose values are known.
+    pub num_done: u64,
+    /// The addresses of the rows that are left: ascending ranges, without their ends.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// The keys of the `ColumnRequest` mapping in `_native.pyi`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ColumnRequest {
+    /// The name of the table.
+    pub table: String,
+    /// The name of the column.
+    pub name: String,
+    /// `add`, `replace` or `fill`.
+    pub mode: String,
+    /// The columns from which the values are computed.
+    pub inputs: Vec<String>,
+    /// Whether only some rows are computed.
+    pub has_predicate: bool,
+    /// The type of the column in SQL; that of the first values if `None`.
+    pub data_type: Option<String>,
+    /// What makes the call another one, beside all this.
+    pub key: String,
+    /// The most bytes of a page of a heavy column; `None` means the engine's default.
+    pub page_bytes: Option<usize>,
+    /// The seconds after which the values of an unfinished fragment are recorded.
+    pub checkpoint_secs: f64,
 }
 
 /// Options of a lake in this process.

@@ -20,6 +20,7 @@ mod arrow_import;
 mod batch;
 mod batch_columns;
 mod column_shapes;
+mod column_writer;
 mod command;
 mod compression;
 mod connection;
@@ -50,7 +51,7 @@ mod write;
 use pyo3::prelude::*;
 use stoker_session::CustomDecoder;
 
-pub use engine::{Engine, LakeOptions};
+pub use engine::{ColumnRequest, ColumnWork, Engine, LakeOptions, OpenColumn};
 pub use ingest::{IngestOutcome, IngestPreview, IngestSkipped, IngestSummary, IngestWatch};
 
 /// Fills a native module: adds all classes and functions, and makes the engine, if there is one, that of this process.
@@ -77,6 +78,7 @@ pub fn register(module: &Bound<'_, PyModule>, engine: Option<&'static dyn Engine
     module.add_class::<arrow_export::ArrowSchema>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::BatchPlace>()?;
+    module.add_class::<column_writer::ColumnWriter>()?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<query_result::QueryResult>()?;
     module.add_class::<session::Session>()?;

@@ -15,9 +15,11 @@ from stoker._native import placeholders
 __all__ = [
     "Matched",
     "NotMatched",
+    "cast_statement",
+    "column_statement",
+    "condition",
     "merge_statement",
     "struct_rows",
-    "typed",
     "update_statement",
     "where_clause",
 ]
@@ -39,16 +41,54 @@ def where_clause(where: str | None) -> str:
     return "" if where is None else f" WHERE {_text('where', where)}"
 
 
-def typed(data_type: str | None, value: str | None) -> str:
-    """Returns the type and the values of a new column, with a space before them.
+def condition(where: str | None) -> str | None:
+    """Returns a condition.
 
     Raises:
-        InvalidRequestError: There is neither, or one of them is no text.
+        InvalidRequestError: The condition is no text.
     """
-    if data_type is None and value is None:
-        raise InvalidRequestError("the new column has neither a data_type nor a value")
+    return None if where is None else _text("where", where)
+
+
+def column_statement(
+    table: str, name: str, data_type: str | None, sql: str | None, where: str | None, replace: bool
+) -> str:
+    """Returns the statement that adds a column, or computes one anew.
+
+    Raises:
+        InvalidRequestError: There is neither a type nor an expression, or an argument is no text.
+    """
+    column = quoted_column("name", name)
+    if data_type is None and sql is None:
+        raise InvalidRequestError("the new column has neither a function nor sql nor a data_type")
+    chosen = condition(where)
+    if replace and chosen is not None:
+        if data_type is not None or sql is None:
+            raise InvalidRequestError(
+                "with replace and where, rows that are not chosen keep their values: give sql, and no data_type"
+            )
+        return f"UPDATE {quoted(table)} SET {column} = ({_text('sql', sql)}){where_clause(where)}"
     kind = "" if data_type is None else f" {_text('data_type', data_type)}"
-    return kind + ("" if value is None else f" AS ({_text('value', value)})")
+    value = "" if sql is None else _text("sql", sql)
+    if chosen is not None:
+        if not value:
+            raise InvalidRequestError("where is given without sql or a function, whose values the rows would get")
+        value = f"CASE WHEN ({chosen}) THEN ({value}) END"
+    value = f" AS ({value})" if value else ""
+    if replace:
+        return f"ALTER TABLE {quoted(table)} ALTER COLUMN {column}{' TYPE' + kind if kind else ''}{value}"
+    return f"ALTER TABLE {quoted(table)} ADD COLUMN {column}{kind}{value}"
+
+
+def cast_statement(table: str, name: str, data_type: str, using: str | None) -> str:
+    """Returns the statement that gives a column another type.
+
+    Raises:
+        InvalidRequestError: An argument is no text.
+    """
+    value = "" if using is None else f" USING ({_text('using', using)})"
+    kind = _text("data_type", data_type)
+    return f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted_column('name', name)} TYPE {kind}{value}"
 
 
 def update_statement(

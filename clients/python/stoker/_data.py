@@ -17,7 +17,7 @@ from stoker._pictures import is_picture
 from stoker._row_batches import known_names, row_batches
 from stoker._row_values import ENCODED_IMAGE_METADATA, column_of
 
-__all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "ArrowSource", "arrow_stream"]
+__all__ = ["ENCODED_IMAGE_METADATA", "PAGE_BYTES_MAX", "SMALL_FLOATS", "ArrowSource", "arrow_stream", "named_column"]
 
 #: The largest value of the option ``page_bytes``.
 PAGE_BYTES_MAX = 1 << 30
@@ -151,7 +151,7 @@ def _frame(frame: Any, hints: pa.Schema | None) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False)
     others = [name for name in frame.columns if name not in objects]
     plain = pa.Table.from_pandas(frame[others], preserve_index=False)
-    pairs = {name: _column(str(name), list(frame[name]), hints) for name in objects}
+    pairs = {name: named_column(str(name), list(frame[name]), hints) for name in objects}
     for name in others:
         pairs[name] = (plain.schema.field(str(name)), plain.column(str(name)))
     fields = [pairs[name][0] for name in frame.columns]
@@ -228,14 +228,14 @@ def _marked(field: pa.Field, mark: Mapping[bytes, bytes] | None) -> pa.Field:
 def _table(columns: Mapping[str, Any], hints: pa.Schema | None) -> pa.Table:
     if not columns:
         raise InvalidRequestError("there are no columns to write")
-    pairs = [_column(name, values, hints) for name, values in columns.items()]
+    pairs = [named_column(name, values, hints) for name, values in columns.items()]
     lengths = {field.name: len(array) for field, array in pairs}
     if len(set(lengths.values())) > 1:
         raise InvalidRequestError(f"columns differ in length: {lengths}")
     return pa.Table.from_arrays([array for _, array in pairs], schema=pa.schema([field for field, _ in pairs]))
 
 
-def _column(name: str, values: Any, hints: pa.Schema | None) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
+def named_column(name: str, values: Any, hints: pa.Schema | None = None) -> tuple[pa.Field, pa.Array | pa.ChunkedArray]:
     """Returns a field and an array: n-dimensional arrays become tensors, two-dimensional arrays of floats vectors."""
     if not isinstance(name, str):
         raise InvalidRequestError(f"the name of a column is {name!r}; it must be text")

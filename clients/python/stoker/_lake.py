@@ -206,8 +206,9 @@ class Lake:
 
         Args:
             sql: The statement: ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``TRUNCATE``; ``CREATE TABLE``,
-                ``ALTER TABLE``, ``DROP TABLE``; ``CREATE VIEW``, ``DROP VIEW``; ``CREATE INDEX``, ``DROP INDEX``,
-                ``OPTIMIZE INDEX``; ``CREATE TAG``, ``DROP TAG``; ``CREATE BRANCH``, ``DROP BRANCH``; ``VACUUM``.
+                ``ALTER TABLE``, ``RESTORE``, ``DROP TABLE``; ``CREATE VIEW``, ``DROP VIEW``; ``CREATE INDEX``,
+                ``DROP INDEX``, ``OPTIMIZE INDEX``; ``CREATE TAG``, ``DROP TAG``; ``CREATE BRANCH``,
+                ``DROP BRANCH``; ``OPTIMIZE``, ``VACUUM``.
             params: The values of ``$1``, ``$2``, …, as for :meth:`sql`. ``rows($1)`` reads a pyarrow array of structs
                 as a table.
             progress: Is called with a :class:`StatementProgress`, a few times in a second while the statement runs. If
@@ -358,6 +359,9 @@ class Lake:
             UnavailableError: The server cannot be reached any more, and rows of an iterator cannot be sent again.
 
         Example:
+            >>> rows = ({"id": number, "point": np.ones(number % 3)} for number in range(5))
+            >>> str(lake.create_table("points", rows).schema.field("point").type)
+            'list<item: double>'
             >>> import numpy as np
             >>> rows = [{"id": number, "point": np.ones(number % 3)} for number in range(5)]
             >>> str(lake.create_table("points", iter(rows)).schema.field("point").type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["column_name", "quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table"]
+__all__ = ["column_name", "quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table", "quoted_text"]
 
 
 def column_name(option: str, name: object) -> str:
@@ -50,6 +50,17 @@ def quoted_index(option: str, name: object) -> str:
         InvalidRequestError: The value of the option is no text.
     """
     return _checked(option, name, "an index")
+
+
+def quoted_text(option: str, text: object) -> str:
+    """Returns a text as SQL writes it.
+
+    Raises:
+        InvalidRequestError: The value of the option is no text.
+    """
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{option} is a {type(text).__name__}; it must be text")
+    return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(name: str) -> str:

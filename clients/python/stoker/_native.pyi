@@ -165,6 +165,17 @@ class IngestPreview(TypedDict):
     left_out: dict[str, int]
     rows: ArrowArray
 
+class ColumnRequest(TypedDict):
+    table: str
+    name: str
+    mode: str
+    inputs: list[str]
+    has_predicate: bool
+    data_type: str | None
+    key: str
+    page_bytes: int | None
+    checkpoint_secs: float
+
 class IndexRequest(TypedDict):
     table: str
     column: str
@@ -358,6 +369,13 @@ class Session:
     #: The batch that the loop got last; it can only be set.
     got: Batch
 
+class ColumnWriter:
+    def plan(self) -> tuple[int, int, int, list[tuple[int, int]]] | None: ...
+    def write(self, rows: object) -> None: ...
+    def commit(self) -> int | None: ...
+    def forget(self) -> None: ...
+    def close(self) -> None: ...
+
 class Connection:
     def __init__(
         self,
@@ -399,6 +417,7 @@ class Connection:
     def load_stream(self, state: str) -> StreamHandle: ...
     def verify(self, receipts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]: ...
     def write(self, data: object, request: WriteRequest) -> int: ...
+    def begin_column(self, request: ColumnRequest) -> ColumnWriter: ...
     def ingest(
         self, args: Sequence[str], dry_run: bool, progress: Callable[[dict[str, Any]], object] | None = None
     ) -> dict[str, Any]: ...

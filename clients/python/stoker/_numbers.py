@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["number", "share_or_none", "weight_list", "whole", "whole_or_none"]
+__all__ = ["number", "seconds", "share_or_none", "weight_list", "whole", "whole_or_none"]
 
 #: The maximum of most options.
 _MAX = 2**63 - 1
@@ -47,6 +47,18 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a number") from None
+
+
+def seconds(name: str, value: Any) -> float:
+    """Returns the value of an option as seconds.
+
+    Raises:
+        InvalidRequestError: The value is not a number of at least 0; the message names the option.
+    """
+    found = math.nan if isinstance(value, str | bytes | bool) else number(name, value)
+    if not 0 <= found < math.inf:
+        raise InvalidRequestError(f"{name} is {_shown(value)}; it must be a number of seconds, 0 or more")
+    return found
 
 
 def share_or_none(name: str, value: Any) -> float | None:

@@ -13,18 +13,32 @@ from stoker import _native
 from stoker._changes import (
     Matched,
     NotMatched,
+    cast_statement,
+    column_statement,
+    condition,
     merge_statement,
     struct_rows,
-    typed,
     update_statement,
     where_clause,
 )
 from stoker._column_shapes import ColumnShape, column_shapes
-from stoker._data import arrow_stream
+from stoker._computed import (
+    BatchFormat,
+    ColumnFunction,
+    ComputedColumn,
+    batch_format_of,
+    compute,
+    decoders_of,
+    function_of,
+    input_columns,
+    text_or_none,
+)
+from stoker._data import PAGE_BYTES_MAX, arrow_stream
+from stoker._decode import ColumnDecoder
 from stoker._errors import InvalidRequestError
 from stoker._masked import mask_key, masked_columns
-from stoker._names import quoted, quoted_branch, quoted_column, quoted_index
-from stoker._numbers import whole, whole_or_none
+from stoker._names import quoted, quoted_branch, quoted_column, quoted_index, quoted_text
+from stoker._numbers import seconds, whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, TableSize, VersionInfo, known_fields
 from stoker._statement import Outcome, ProgressCallback, given_params
 from stoker._write import write
@@ -37,9 +51,14 @@ __all__ = ["Table"]
 IndexKind = Literal["ivf_flat", "ivf_pq", "ivf_hnsw_sq", "btree", "bitmap", "label_list", "ngram", "inverted"]
 Metric = Literal["l2", "cosine", "dot"]
 
+#: The maximum number of rows of a batch that a function gets.
+_BATCH_ROWS_MAX = 2**20
 #: The maximum numbers of partitions and sub-vectors of an index.
 _PARTITIONS_MAX = 2**20
 _SUB_VECTORS_MAX = 2**16
+
+#: The maximum size of a fragment, and the highest rate, in megabytes.
+_MB_MAX = 1_000_000
 
 
 def _is_hint(field: pa.Field, shape: ColumnShape, made: Sequence[str]) -> bool:
@@ -331,36 +350,181 @@ class Table:
     def add_column(
         self,
         name: str,
-        data_type: str | None = None,
+        function: ColumnFunction | str | None = None,
         *,
-        value: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        sql: str | None = None,
+        where: str | None = None,
         params: Sequence[Any] | None = None,
-        progress: ProgressCallback | None = None,
+        data_type: str | None = None,
+        replace: bool = False,
+        batch_size: int = 256,
+        batch_format: BatchFormat = "numpy",
+        decode: Mapping[str, ColumnDecoder] | None = None,
+        resume_key: str | None = None,
+        resume: bool = True,
+        checkpoint_secs: float = 60,
+        page_bytes: int | None = None,
+        value: str | None = None,
+        progress: ProgressCallback | bool | None = None,
     ) -> Table:
-        """Adds a column in one atomic commit; the other columns are not written again.
+        """Adds a column in one atomic commit: computed by a function, or by an expression of SQL.
+
+        No other column is written again, and only those are read from which the values are computed. Streams of older
+        versions go on.
+
+        A function gets batches of rows in the order of their addresses, and returns an array with one value for each
+        row: of NumPy, PyTorch or Arrow, or a list. Arrays of two dimensions become vectors or tensors. The column has
+        the type and the shape of the first batch, and later batches must have the same.
+
+        Such a call may take hours. Finished fragments of the table are recorded in the lake, and the rows of a fragment
+        under way once in a while. If the process dies, or the function raises, the same call goes on from there: with
+        the same table, columns, ``where``, ``params``, ``decode``, and the same code of the function or the same
+        ``resume_key``. What was recorded is forgotten by a cleanup after six days. Rows that others append, update or
+        move by a compaction while the call runs are computed, too, before it commits. A function needs a connection to
+        the lake itself.
 
         Args:
             name: The name of the column.
-            data_type: Its type in SQL, such as ``"BIGINT"``, ``"TEXT"`` or ``"FLOAT[128]"``. Default: that of the
-                expression.
-            value: An expression of SQL for its values in the rows that exist, such as ``"label + 1"``. Default: NULL.
-            params: The values of ``$1``, ``$2``, … in it, as for :meth:`Lake.sql`.
+            function: The function, or the type of the column in SQL, as ``data_type``.
+            columns: The column or columns that the function gets.
+            sql: An expression of SQL for the values, such as ``"label + 1"``, instead of a function. Default: NULL.
+            where: The condition that chooses the rows that get values, as in ``WHERE``; others are NULL. Tensors, and
+                vectors of more than 1 KiB, are never NULL: they are zeros, and the column ``<name>_valid`` tells them.
+            params: The values of ``$1``, ``$2``, … in ``sql`` and ``where``, as for :meth:`Lake.sql`.
+            data_type: The type of the column in SQL, such as ``"BIGINT"``, ``"TEXT"`` or ``"FLOAT[128]"``, to which
+                values are cast. Default: that of the values.
+            replace: Whether the column exists, and is computed anew. Its indexes are dropped, unless ``where`` chooses
+                rows: then other rows keep their values, and the type stays. Default: the column must not exist.
+            batch_size: The rows of a batch.
+            batch_format: What the function gets: ``"numpy"`` for a dict of arrays as of :meth:`Query.numpy`,
+                ``"torch"`` for one of tensors as of :meth:`Query.torch`, ``"arrow"`` for a record batch.
+            decode: What decodes columns of files or texts, as for :meth:`Query.stream`.
+            resume_key: A text by which the call is known again. Give another one if something changed that the code of
+                the function does not tell, such as the weights of a model. Default: the name of the function and a
+                digest of its code.
+            resume: Whether the call goes on with what an earlier one recorded. Default: yes.
+            checkpoint_secs: The seconds after which the values of a fragment under way are recorded.
+            page_bytes: As for :meth:`Lake.create_table`.
+            value: The older name of ``sql``.
+            progress: As for :meth:`Lake.execute`; or ``True`` or ``False`` for a line on standard error. Default: a
+                line, for a function, if standard error is a terminal.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            AlreadyExistsError: The column exists, or another process added it meanwhile.
+            InvalidRequestError: The column exists, type and values do not fit, or the function raised; the message
+                names the table and the row ids, and the exception of the function is its cause.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> table = lake.table("digits").add_column("is_even", sql="label % 2 = 0")
+            >>> str(table.schema.field("is_even").type)
+            'bool'
+            >>> table = table.add_column("ink", lambda batch: batch["image"].mean(axis=(1, 2, 3)), columns="image")
+            >>> str(table.schema.field("ink").type), table.version
+            ('double', 3)
+        """
+        if value is not None:
+            if sql is not None:
+                raise InvalidRequestError("sql and value are given; value is the older name of sql")
+            sql = value
+        if isinstance(function, str):
+            if data_type is not None:
+                raise InvalidRequestError("data_type is given twice: by its name, and as the second argument")
+            function, data_type = None, function
+        if function is not None:
+            return self._compute_column(
+                ComputedColumn(
+                    table=self.name,
+                    name=name,
+                    function=function_of(function, sql),
+                    columns=input_columns(columns),
+                    where=condition(where),
+                    params=given_params(params),
+                    data_type=text_or_none("data_type", data_type),
+                    replace=bool(replace),
+                    batch_size=whole("batch_size", batch_size, 1, _BATCH_ROWS_MAX),
+                    batch_format=batch_format_of(batch_format),
+                    decode=decoders_of(decode),
+                    resume_key=text_or_none("resume_key", resume_key),
+                    resume=bool(resume),
+                    checkpoint_secs=seconds("checkpoint_secs", checkpoint_secs),
+                    page_bytes=whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
+                    progress=progress,
+                )
+            )
+        if columns is not None:
+            raise InvalidRequestError(
+                "columns are given without a function that gets them; sql names its columns itself"
+            )
+        statement = column_statement(self.name, name, data_type, sql, where, replace)
+        self._lake.execute(statement, params, progress=progress if callable(progress) else None)
+        return self._lake.table(self.name)
+
+    def _compute_column(self, column: ComputedColumn) -> Table:
+        return self._lake.table(self.name, version=compute(self._lake, column))
+
+    def cast_column(
+        self, name: str, data_type: str, *, using: str | None = None, progress: ProgressCallback | None = None
+    ) -> Table:
+        """Gives a column another type from the next version on; older versions keep the old one.
+
+        The column is read and written again, and no other one. A value that does not fit the type is an error that
+        names the row, and nothing changes. Indexes of the column are dropped: build them again.
+
+        Args:
+            name: The name of the column.
+            data_type: Its new type in SQL, such as ``"BIGINT"``, ``"TEXT"`` or ``"FLOAT[128]"``.
+            using: An expression of SQL for the new values, such as ``"decompress(mask)"``. Default: casts of the old
+                ones.
             progress: As for :meth:`Lake.execute`.
 
         Returns:
             The table at its new version.
 
         Raises:
-            InvalidRequestError: The column exists, or type and expression do not fit.
+            InvalidRequestError: The column or the type does not exist, or a value does not fit.
             StokerError: As for :meth:`Lake.execute`.
 
         Example:
-            >>> table = lake.table("digits").add_column("is_even", value="label % 2 = 0")
-            >>> str(table.schema.field("is_even").type)
-            'bool'
+            >>> table = lake.table("digits").cast_column("label", "SMALLINT")
+            >>> str(table.schema.field("label").type)
+            'int16'
         """
-        sql = f"ALTER TABLE {quoted(self.name)} ADD COLUMN {quoted_column('name', name)}"
-        self._lake.execute(sql + typed(data_type, value), params, progress=progress)
+        self._lake.execute(cast_statement(self.name, name, data_type, using), progress=progress)
+        return self._lake.table(self.name)
+
+    def restore(self, version: int | None = None, *, tag: str | None = None) -> Table:
+        """Makes an older version the newest one again, as a new version; the versions between them stay.
+
+        Rows, columns and indexes are those of the older version. No data is copied.
+
+        Args:
+            version: The number of the version. Default: that of this object.
+            tag: The tag that names the version, instead of its number.
+
+        Returns:
+            The table at its new version.
+
+        Raises:
+            NotFoundError: The version or tag does not exist; the message lists those that do.
+            InvalidRequestError: The version is the newest one, or both version and tag are given.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> before = lake.table("digits")
+            >>> _ = before.delete("label > 4")
+            >>> lake.table("digits").num_rows, before.restore().num_rows
+            (10, 20)
+        """
+        if version is not None and tag is not None:
+            raise InvalidRequestError("give either a version or a tag")
+        number = self.version if version is None else whole("version", version, 0)
+        at = f"VERSION => {number}" if tag is None else f"TAG => {quoted_text('tag', tag)}"
+        self._lake.execute(f"RESTORE TABLE {quoted(self.name)} AT ({at})")
         return self._lake.table(self.name)
 
     def drop_column(self, *names: str) -> Table:
@@ -392,6 +556,55 @@ class Table:
         renamed = f"{quoted_column('name', name)} TO {quoted_column('new_name', new_name)}"
         self._lake.execute(f"ALTER TABLE {quoted(self.name)} RENAME COLUMN {renamed}")
         return self._lake.table(self.name)
+
+    def compact(
+        self,
+        *,
+        rows_per_fragment: int | None = None,
+        mb_per_fragment: int | None = None,
+        deleted_percent: int | None = None,
+        rate_mb_per_sec: int | None = None,
+        rewrite_all: bool = False,
+        dry_run: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> Outcome:
+        """Writes fragments of the newest version again as full ones, in one atomic commit.
+
+        Neighbouring fragments that are less than half full are joined. Fragments with many deleted rows, and those
+        whose columns lie in many files, are written again. Checksums and compression stay, and indexes follow. The
+        addresses of rows change, and with them their order without ``ORDER BY``; :meth:`quarantine` takes the old ones,
+        too. Streams of older versions go on. If there is nothing to do, there is no new version.
+
+        Args:
+            rows_per_fragment: The rows of a new fragment at most. Default: 1,048,576.
+            mb_per_fragment: The megabytes of a new fragment at most. Default: 4,295.
+            deleted_percent: The share of deleted rows from which on a fragment is written again. Default: 10.
+            rate_mb_per_sec: The megabytes that are written again per second at most. Default: no limit.
+            rewrite_all: Whether all fragments are written again, also those that need it for no other reason.
+            dry_run: Whether only what would be done is told.
+            progress: As for :meth:`Lake.execute`.
+
+        Returns:
+            What was done, with the number of rows that were written again.
+
+        Raises:
+            InvalidRequestError: A number is out of range, or an index cannot follow; the message names it.
+            StokerError: As for :meth:`Lake.execute`.
+
+        Example:
+            >>> lake.table("digits").compact(dry_run=True).num_rows
+            0
+        """
+        given = {
+            "rows_per_fragment": whole_or_none("rows_per_fragment", rows_per_fragment, 1, 2**32 - 1),
+            "mb_per_fragment": whole_or_none("mb_per_fragment", mb_per_fragment, 1, _MB_MAX),
+            "deleted_percent": whole_or_none("deleted_percent", deleted_percent, 1, 100),
+            "rate_mb_per_sec": whole_or_none("rate_mb_per_sec", rate_mb_per_sec, 1, _MB_MAX),
+            "all": "TRUE" if rewrite_all else None,
+        }
+        options = ", ".join(f'"{name}" = {value}' for name, value in given.items() if value is not None)
+        sql = f"OPTIMIZE TABLE {quoted(self.name)}" + (f" WITH ({options})" if options else "")
+        return self._lake.execute(sql + (" DRY RUN" if dry_run else ""), progress=progress)
 
     def create_index(
         self,

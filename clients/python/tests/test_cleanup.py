@@ -301,6 +301,47 @@ def test_journals_of_given_up_ingests_go_and_their_marks_stay(root: Path) -> Non
     assert found == {*kept, "bb/000001.json"}
 
 
+def test_old_runs_are_forgotten_with_the_versions_that_only_they_hold(tmp_path: Path) -> None:
+    """Versions 1 to 4 are held: 1 by an old run, 2 by an old run and a stream without one, 3 by a run that goes on."""
+    root = tmp_path
+    lake = stoker.connect(str(root), hold_days=3_000)
+    for start in range(5):
+        lake.create_table("samples", make_columns(20, start=start * 100), mode="overwrite")
+
+    def stream(version: int, seed: int, run_id: str | None = None) -> stoker.Stream:
+        query = lake.sql(f"{QUERY} AT (VERSION => {version})")
+        logged = {} if run_id is None else {"run_id": run_id, "run_log": True}
+        made = query.stream(batch_size=8, seed=seed, last_batch="uneven", **logged)
+        assert sum(batch.num_valid for batch in made) == 20
+        return made
+
+    for version, seed, run_id in [(1, 1, "old-1"), (2, 2, "old-2"), (2, 3, None), (3, 4, "lasting"), (4, 5, "old-4")]:
+        stream(version, seed, run_id)
+    lake.execute("UPDATE stoker_run_log SET time = time - INTERVAL '100 days'")
+    let_pass(root, 100)
+    lake = stoker.connect(str(root), hold_days=3_000)
+    stream(3, 6)  # Another stream renews the hold of version 3.
+    lake.create_table("samples", make_columns(20, start=900), mode="overwrite")
+    let_pass(root, 20)
+    assert cleanup(root, "samples").startswith("samples: removed 0 versions")
+    before = files(root)
+    would = cleanup(root, "samples", "--forget-runs", "90d", "--dry-run").splitlines()
+    assert would[0] == "runs: would forget 3 runs, which alone hold 2 versions"
+    assert files(root) == before
+    told = cleanup(root, "samples", "--forget-runs", "90d").splitlines()
+    assert told[0] == "runs: forgot 3 runs, which alone held 2 versions"
+    assert told[1].startswith("samples: removed 2 versions"), told
+    lake = stoker.connect(str(root))
+    assert versions(lake) == [2, 3, 5, 6]
+    assert {name for name in files(root) if name.startswith("_stoker/runs/")} == {"_stoker/runs/lasting"}
+    logged = lake.sql("SELECT DISTINCT run_id FROM stoker_run_log").to_arrow()["run_id"].to_pylist()
+    assert logged == ["lasting"]
+    assert [entry.event for entry in lake.run("lasting").entries()] != []
+    assert cleanup(root, "samples", "--forget-runs", "90d").splitlines()[0] == (
+        "runs: forgot 0 runs, which alone held 0 versions"
+    )
+
+
 def plant_lock(root: Path, number: int, until_secs: float) -> Path:
     path = root / "_stoker" / "cleanup" / f"{number:020}"
     path.parent.mkdir(parents=True, exist_ok=True)

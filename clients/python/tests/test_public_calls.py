@@ -93,6 +93,10 @@ def resume_with(name: str) -> Call:
     return call
 
 
+def compact_with(name: str) -> Call:
+    return lambda lake, value: lake.table("samples").compact(**{name: value})
+
+
 def transform_with(name: str) -> Call:
     def call(lake: stoker.Lake, value: Any) -> Any:
         transform = stoker.ImageTransform(**{"size": 8, name: value})
@@ -110,6 +114,14 @@ def state_with(field: str) -> Call:
     return call
 
 
+def column_with(name: str) -> Call:
+    def call(lake: stoker.Lake, value: Any) -> Any:
+        options = {"name": "more", "function": lambda batch: batch["id"], "columns": ["id"], "resume": False}
+        return lake.table("samples").add_column(**{**options, name: value})
+
+    return call
+
+
 def connect_with(name: str) -> Call:
     return lambda lake, value: stoker.connect(lake.target, **{name: value}).tables()
 
@@ -120,6 +132,10 @@ STREAM_OPTIONS = [
     "compression", "run_id", "decode", "mesh", "process_group", "evaluation",
 ]  # fmt: skip
 RESUME_OPTIONS = ["batch_size", "last_batch", "memory_budget_bytes", "bad_rows", "retry_budget_secs", "compression"]
+COLUMN_OPTIONS = [
+    "name", "function", "columns", "where", "params", "data_type", "replace", "batch_size", "batch_format", "decode",
+    "resume_key", "resume", "checkpoint_secs", "page_bytes", "progress",
+]  # fmt: skip
 CONNECT_OPTIONS = [
     "token", "tls_ca", "tls_cert", "tls_key", "storage_options", "retry_budget_secs", "num_endpoints",
     "memory_budget_bytes", "cache_dir", "cache_bytes", "direct_io",
@@ -132,6 +148,8 @@ STATE_FIELDS = ["version", "stream_id", "query", "num_rows", "epoch", "position"
 TORCH_OPTIONS = ["device", "transform", "collate_fn", "valid_key", "int64_columns", "ragged", "null_masks"]
 NUMPY_OPTIONS = ["transform", "valid_key", "ragged", "null_masks"]
 PAD_OPTIONS = ["value", "multiple", "length", "mask", "lengths"]
+
+COMPACT_OPTIONS = ["rows_per_fragment", "mb_per_fragment", "deleted_percent", "rate_mb_per_sec", "progress"]
 
 #: Each call by its name: a function that passes a value to the call, and whether a server supports the call too.
 CALLS: dict[str, tuple[Call, str]] = {
@@ -246,6 +264,19 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda lake, value: lake.table("photos").add_column("more", "TEXT", value="$1", params=[value]),
         BOTH,
     ),
+    **{f"Table.add_column({name}, of a function)": (column_with(name), LOCAL) for name in COLUMN_OPTIONS},
+    "Table.add_column(what a function returns)": (
+        lambda lake, value: lake.table("samples").add_column("more", lambda batch: value, columns="id", resume=False),
+        LOCAL,
+    ),
+    "Table.cast_column(name)": (lambda lake, value: lake.table("photos").cast_column(value, "TEXT"), BOTH),
+    "Table.cast_column(data_type)": (lambda lake, value: lake.table("photos").cast_column("photo", value), BOTH),
+    "Table.cast_column(using)": (
+        lambda lake, value: lake.table("photos").cast_column("photo", "TEXT", using=value),
+        BOTH,
+    ),
+    "Table.restore(version)": (lambda lake, value: lake.table("photos").restore(value), BOTH),
+    "Table.restore(tag)": (lambda lake, value: lake.table("photos").restore(tag=value), BOTH),
     "Table.drop_column(names)": (lambda lake, value: lake.table("samples").drop_column(value), BOTH),
     "Table.rename_column(name)": (lambda lake, value: lake.table("photos").rename_column(value, "other"), BOTH),
     "Table.rename_column(new_name)": (lambda lake, value: lake.table("samples").rename_column("emb", value), LOCAL),
@@ -267,6 +298,7 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda lake, value: lake.table("samples").create_index("emb", kind="ivf_pq", num_sub_vectors=value),
         BOTH,
     ),
+    **{f"Table.compact({name})": (compact_with(name), BOTH) for name in COMPACT_OPTIONS},
     "Table.drop_index(name)": (lambda lake, value: lake.table("samples").drop_index(value), BOTH),
     "Table.optimize_indexes(name)": (lambda lake, value: lake.table("samples").optimize_indexes(value), BOTH),
     "Table.quarantine(row_ids)": (lambda lake, value: lake.table("samples").quarantine(value), LOCAL),

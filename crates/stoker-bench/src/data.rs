@@ -109,7 +109,7 @@ impl DataSet {
         let name = TableName::try_new(kind.table())?;
         if !lake.has_table(&name).await? {
             eprintln!("making {num_rows} rows of {} in {}", kind.describe(), lake.uri());
-            write(&lake, &name, kind, num_rows, classes).await?;
+            write(&lake, &name, kind, num_rows, classes, WriteOptions::default()).await?;
         }
         let table = lake.table(&name, &SnapshotRef::Latest).await?;
         let found = table.num_rows();
@@ -196,9 +196,31 @@ pub fn pick(row: u64) -> u64 {
     (bits ^ (bits >> 31)) % PICKS
 }
 
-async fn write(lake: &LakeStore, name: &TableName, kind: Kind, num_rows: u64, classes: u64) -> anyhow::Result<()> {
+/// Writes a table in fragments of this many rows, as appends of so many rows do.
+pub async fn write_parts(
+    lake: &Path,
+    kind: Kind,
+    num_rows: u64,
+    classes: u64,
+    rows_per_fragment_max: u64,
+) -> anyhow::Result<()> {
+    let uri = lake.to_str().context("the folder's name is not UTF-8")?;
+    let lake = LakeStore::open(uri, &StorageOptions::default()).await?;
+    let name = TableName::try_new(kind.table())?;
+    let options = WriteOptions { rows_per_fragment_max, ..WriteOptions::default() };
+    write(&lake, &name, kind, num_rows, classes, options).await
+}
+
+async fn write(
+    lake: &LakeStore,
+    name: &TableName,
+    kind: Kind,
+    num_rows: u64,
+    classes: u64,
+    options: WriteOptions,
+) -> anyhow::Result<()> {
     let schema = kind.schema();
-    let mut writer = lake.writer(name, &schema, false, WriteOptions::default()).await?;
+    let mut writer = lake.writer(name, &schema, false, options).await?;
     let mut random = 1u64;
     let mut row = 0;
     while row < num_rows {

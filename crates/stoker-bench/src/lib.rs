@@ -8,6 +8,7 @@
 //! ranks    one stream of a server  ◄──► all ranks of a job at that server, from the same store
 //! decode   the JPEG decoder alone  ◄──► images as tensors, from memory and in a stream
 //!          the codecs alone        ◄──► compressed tensors, from memory
+//! compact  copies of the files     ◄──► compaction of a table of many appends, and streams of it
 //! ```
 //!
 //! Each measurement of a stream of tensors runs in a process of its own, so that its processor time and peak memory are
@@ -15,6 +16,7 @@
 //! them, the paths that missed their bars run once more, while `perf` samples the machine.
 
 mod cold;
+mod compact;
 mod compare;
 mod data;
 mod decode;
@@ -84,6 +86,9 @@ enum What<S: ShuffleValue> {
     Ranks(ranks::RanksArgs),
     /// Decoding of JPEG files and of compressed tensors, compared with the decoder or codec alone on bytes in memory
     Decode(Settings),
+    /// Compaction of a table of many appends, compared with copies of its files; streams of the compacted table, and of the
+    /// older version while a compaction runs
+    Compact(Settings),
     /// Streams of an earlier build and of this one, measured in turns
     Compare(compare::CompareArgs),
     /// How well orders mix rows, and what reading them costs; reads no data
@@ -115,6 +120,7 @@ enum Part {
     /// With this number of ranks.
     Ranks(u32),
     Decode,
+    Compact,
 }
 
 /// Runs the measurements and prints their tables to `out`, the standard output. `connect` connects to the lake or server
@@ -134,6 +140,7 @@ pub async fn run<S: ShuffleValue>(
         Some(What::Select(settings)) => measure(&settings, &[Part::Select], out).await,
         Some(What::Ranks(args)) => measure(&args.settings, &[Part::Ranks(args.world_size)], out).await,
         Some(What::Decode(settings)) => measure(&settings, &[Part::Decode], out).await,
+        Some(What::Compact(settings)) => measure(&settings, &[Part::Compact], out).await,
         Some(What::RankStreams(args)) => rank_streams::run(&args, out, &connect().await?).await,
         Some(What::Compare(args)) => compare::run(&args, out),
         Some(What::Order(args)) => order::run(&args, out),
@@ -173,12 +180,16 @@ async fn measure_in(settings: &Settings, parts: &[Part], dir: &Path) -> anyhow::
     let (mut sections, mut first_batch) = (Vec::new(), Value::Null);
     for part in parts {
         let kinds: &[Kind] = match part {
-            Part::Select => &[Kind::Images],
+            Part::Select | Part::Compact => &[Kind::Images],
             Part::Decode => &[],
             _ => settings.kinds(),
         };
         for kind in kinds {
-            sections.extend(of_table(settings, dir, *part, &table(*kind).await?)?);
+            let data = table(*kind).await?;
+            match part {
+                Part::Compact => sections.extend(compact::measure(settings, dir, &data).await?),
+                part => sections.extend(of_table(settings, dir, *part, &data)?),
+            }
         }
         match part {
             Part::S3 => first_batch = cold::measure(settings, dir, &table(Kind::Narrow).await?)?,
@@ -209,7 +220,7 @@ fn of_table(settings: &Settings, dir: &Path, part: Part, data: &DataSet) -> anyh
             let measure = |way| ranks::measure(settings, dir, data, world_size, way);
             WAYS.into_iter().map(measure).collect::<anyhow::Result<_>>()?
         }
-        Part::Decode => Vec::new(),
+        Part::Decode | Part::Compact => Vec::new(),
     })
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use stoker_ingest::{clean_journals, last_listed};
 use stoker_lake::{CleanedTable, LakeStore};
 use stoker_server::clean_parameters;
-use stoker_stream::{CleanedStreams, clean_streams};
+use stoker_stream::{CleanedStreams, ForgottenRuns, clean_streams, forget_runs};
 use stoker_types::TableName;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,7 +26,11 @@ pub struct CleanupArgs {
     /// case
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = humantime::parse_duration)]
     keep: Duration,
-    /// Only print what would be removed
+    /// Forget runs that began, logged and read nothing for this long, such as 90d: their names and their entries in the
+    /// log. Versions that only these runs hold are removed, too, when --keep allows it
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    forget_runs: Option<Duration>,
+    /// Only print what would be removed. Versions that forgotten runs hold are not counted
     #[arg(long)]
     dry_run: bool,
 }
@@ -40,10 +44,10 @@ pub async fn run(args: CleanupArgs, lake: &LakeArgs) -> anyhow::Result<()> {
         eprintln!("keeping versions for {}, the shortest time that is safe", humantime::format_duration(kept));
     }
     if args.dry_run {
-        return clean(&lake, names, args.keep, true).await;
+        return clean(&lake, names, args.keep, args.forget_runs, true).await;
     }
     let mut lock = lake.lock_cleanup().await?;
-    let work = async { clean(&lake, names, args.keep, false).await.map_err(Stopped::Work) };
+    let work = async { clean(&lake, names, args.keep, args.forget_runs, false).await.map_err(Stopped::Work) };
     let done = tokio::select! {
         done = lock.while_held(work) => done,
         _ = told_to_stop() => Err(Stopped::Work(anyhow!("the cleanup was interrupted before its end: run it again"))),
@@ -77,8 +81,19 @@ impl From<stoker_lake::Error> for Stopped {
     }
 }
 
-async fn clean(lake: &LakeStore, names: Vec<TableName>, keep: Duration, dry_run: bool) -> anyhow::Result<()> {
+async fn clean(
+    lake: &LakeStore,
+    names: Vec<TableName>,
+    keep: Duration,
+    unused_for: Option<Duration>,
+    dry_run: bool,
+) -> anyhow::Result<()> {
     let mut out = output();
+    if let Some(unused_for) = unused_for {
+        eprintln!("checking runs");
+        let forgotten = forget_runs(lake, lake.retention(unused_for), dry_run).await?;
+        writeln!(out, "runs: {}", of_runs(forgotten, dry_run))?;
+    }
     let names = lake.with_branches(if names.is_empty() { lake.tables().await? } else { names }).await?;
     let mut removed: HashMap<TableName, BTreeSet<u64>> = HashMap::new();
     for (number, name) in names.iter().enumerate() {
@@ -143,6 +158,12 @@ fn of_streams(cleaned: &CleanedStreams, num_journals: u64, dry_run: bool) -> Str
         mebibytes(bytes),
         counted(num_journals, "journal")
     )
+}
+
+fn of_runs(forgotten: ForgottenRuns, dry_run: bool) -> String {
+    let (verb, held) = if dry_run { ("would forget", "hold") } else { ("forgot", "held") };
+    let ForgottenRuns { num_runs, num_versions } = forgotten;
+    format!("{verb} {}, which alone {held} {}", counted(num_runs, "run"), counted(num_versions, "version"))
 }
 
 fn verb(dry_run: bool) -> &'static str {

@@ -4,8 +4,11 @@
 
 mod batch_log;
 mod brief;
+mod change;
 mod cleanup;
 mod codec;
+mod columns;
+mod compact;
 mod connect;
 mod describe;
 mod doctor;
@@ -85,8 +88,51 @@ enum Command {
     Tag(tables::TagArgs),
     /// Build an index over a column
     Index(tables::IndexArgs),
+    /// Give rows of a table new values
+    ///
+    /// All rows change in one new version, or none if it fails. Older versions, and streams of them, keep the old values.
+    Update(change::UpdateArgs),
+    /// Delete rows of a table
+    ///
+    /// Older versions, and streams of them, keep the rows until `stoker cleanup` removes these versions.
+    Delete(change::DeleteArgs),
+    /// Delete all rows of a table; older versions keep them
+    Truncate(change::TruncateArgs),
+    /// Add a column to a table
+    ///
+    /// The values are those of an expression of SQL, or NULL. `Table.add_column` in Python also takes a function, such as a
+    /// model.
+    AddColumn(columns::AddColumnArgs),
+    /// Give a column of a table another type
+    ///
+    /// The column is read and written again, and no other one. Older versions keep the old type. Indexes of the column are
+    /// dropped.
+    CastColumn(columns::CastColumnArgs),
+    /// Give a column of a table another name
+    RenameColumn(columns::RenameColumnArgs),
+    /// Remove columns from a table; older versions keep them
+    DropColumn(columns::DropColumnArgs),
+    /// List, make or remove branches of a table
+    ///
+    /// A branch is a line of versions of its own, which begins with the rows of one version and shares its files. Commands
+    /// and queries name it TABLE@BRANCH.
+    Branch(change::BranchArgs),
+    /// Make an older version of a table the newest one again
+    ///
+    /// This makes a new version with the rows, the columns and the indexes of the older one. The versions between them
+    /// stay. No data is copied.
+    Restore(change::RestoreArgs),
+    /// Remove a table with all of its versions
+    Drop(change::DropArgs),
     /// Exclude bad rows from later versions of a table
     Quarantine(quarantine::QuarantineArgs),
+    /// Write small fragments, and those with deleted rows, again as full ones
+    ///
+    /// Neighbouring fragments that are less than half full are joined; fragments with many deleted rows, and those whose
+    /// columns lie in many files, are written again. Checksums and compression stay, and indexes follow. Older versions
+    /// keep the old fragments, so that streams go on; `stoker cleanup` removes them later. If there is nothing to do,
+    /// there is no new version.
+    Compact(compact::CompactArgs),
     /// Remove old versions of tables, and files that no version names any more
     ///
     /// Tagged versions and the newest version are kept. So are versions that were replaced less than a day ago,
@@ -142,7 +188,18 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Versions(args) => tables::versions(args, &lake).await,
         Command::Tag(args) => tables::tag(args, &lake).await,
         Command::Index(args) => tables::index(args, &lake).await,
+        Command::Update(args) => change::update(args, &lake).await,
+        Command::Delete(args) => change::delete(args, &lake).await,
+        Command::Truncate(args) => change::truncate(args, &lake).await,
+        Command::AddColumn(args) => columns::add(args, &lake).await,
+        Command::CastColumn(args) => columns::cast(args, &lake).await,
+        Command::RenameColumn(args) => columns::rename(args, &lake).await,
+        Command::DropColumn(args) => columns::drop_columns(args, &lake).await,
+        Command::Branch(args) => change::branch(args, &lake).await,
+        Command::Restore(args) => change::restore(args, &lake).await,
+        Command::Drop(args) => change::drop_table(args, &lake).await,
         Command::Quarantine(args) => quarantine::run(args, &lake).await,
+        Command::Compact(args) => compact::run(args, &lake).await,
         Command::Cleanup(args) => cleanup::run(args, &lake).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => stoker_bench::run(args, &mut output::output(), || lake.connect()).await,

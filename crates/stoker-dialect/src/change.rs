@@ -14,8 +14,8 @@ use crate::show::word;
 use crate::{Error, LakeDialect, Result, SQL_BYTES_MAX, WriteStatement, parser};
 
 /// The first words of statements that change something.
-pub(crate) const VERBS: [&str; 10] =
-    ["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE", "OPTIMIZE", "TRUNCATE", "UPDATE", "VACUUM"];
+pub(crate) const VERBS: [&str; 11] =
+    ["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE", "OPTIMIZE", "RESTORE", "TRUNCATE", "UPDATE", "VACUUM"];
 
 /// The first words of statements that may follow a `WITH` clause, and whether they change something.
 const AFTER_WITH: [(&str, bool); 7] = [
@@ -32,7 +32,7 @@ const AFTER_WITH: [(&str, bool); 7] = [
 const VERB_BYTES_MAX: usize = 8;
 
 /// The statements that can be executed, as they begin.
-const STATEMENTS: [&str; 19] = [
+const STATEMENTS: [&str; 21] = [
     "INSERT INTO",
     "UPDATE",
     "DELETE FROM",
@@ -46,10 +46,12 @@ const STATEMENTS: [&str; 19] = [
     "CREATE INDEX",
     "DROP INDEX",
     "OPTIMIZE INDEX",
+    "OPTIMIZE",
     "CREATE BRANCH",
     "CREATE TAG",
     "DROP BRANCH",
     "DROP TAG",
+    "RESTORE",
     "VACUUM",
     "WITH … INSERT | UPDATE | DELETE | MERGE",
 ];
@@ -63,6 +65,8 @@ pub enum Change {
     DropIndex(DropIndex),
     /// `OPTIMIZE INDEX`.
     OptimizeIndex(OptimizeIndex),
+    /// `OPTIMIZE`.
+    OptimizeTable(OptimizeTable),
     /// A statement that changes rows, columns, tables, views, tags, branches or old versions.
     Write(WriteStatement),
 }
@@ -104,6 +108,17 @@ pub struct OptimizeIndex {
     pub name: Option<String>,
     /// The table.
     pub table: QualifiedName,
+}
+
+/// `OPTIMIZE [TABLE] table [WITH (option = value, …)] [DRY RUN]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OptimizeTable {
+    /// The table.
+    pub table: QualifiedName,
+    /// The options, in order; each name occurs once.
+    pub options: Vec<(String, OptionValue)>,
+    /// Whether only what would be done is told.
+    pub is_dry_run: bool,
 }
 
 /// A name that may have a catalog and a schema before it. Parts that were not quoted are in lower case.
@@ -249,6 +264,7 @@ impl Change {
             Self::CreateIndex(_) => "CREATE INDEX",
             Self::DropIndex(_) => "DROP INDEX",
             Self::OptimizeIndex(_) => "OPTIMIZE INDEX",
+            Self::OptimizeTable(_) => "OPTIMIZE",
             Self::Write(write) => write.kind(),
         }
     }
@@ -265,6 +281,7 @@ fn change(parser: &mut Parser) -> Result<Result<Change, ParserError>> {
         }
         ["DROP", "INDEX", ..] => drop_index(parser).map(Change::DropIndex),
         ["OPTIMIZE", "INDEX", ..] => optimize_index(parser).map(Change::OptimizeIndex),
+        ["OPTIMIZE", ..] => optimize_table(parser).map(Change::OptimizeTable),
         [verb, object, ..] => {
             let statement = format!("{verb} {object}");
             return Err(Error::refused(
@@ -340,6 +357,20 @@ fn optimize_index(parser: &mut Parser) -> Result<OptimizeIndex, ParserError> {
         _ => Some(identifier(parser, "the name of the index, or ON")?),
     };
     Ok(OptimizeIndex { name, table: on_table(parser)? })
+}
+
+fn optimize_table(parser: &mut Parser) -> Result<OptimizeTable, ParserError> {
+    expect_word(parser, "OPTIMIZE")?;
+    take_word(parser, "TABLE");
+    let mut optimize = OptimizeTable { table: newest(parser, "the table")?.0, ..OptimizeTable::default() };
+    if take_word(parser, "WITH") {
+        optimize.options = options(parser)?;
+    }
+    if take_word(parser, "DRY") {
+        expect_word(parser, "RUN")?;
+        optimize.is_dry_run = true;
+    }
+    Ok(optimize)
 }
 
 /// Parses `ON table`.
@@ -451,6 +482,7 @@ impl fmt::Display for Change {
             Self::CreateIndex(index) => index.fmt(f),
             Self::DropIndex(index) => index.fmt(f),
             Self::OptimizeIndex(index) => index.fmt(f),
+            Self::OptimizeTable(table) => table.fmt(f),
             Self::Write(write) => write.fmt(f),
         }
     }
@@ -470,12 +502,17 @@ impl fmt::Display for CreateIndex {
             write!(f, " USING {}", Quoted(method))?;
         }
         write!(f, " ({})", Quoted(&self.column))?;
-        for (index, (name, value)) in self.options.iter().enumerate() {
-            let before = if index == 0 { " WITH (" } else { ", " };
-            write!(f, "{before}{} = {value}", Quoted(name))?;
-        }
-        f.write_str(if self.options.is_empty() { "" } else { ")" })
+        write_options(f, &self.options)
     }
+}
+
+/// Writes ` WITH (name = value, …)`, or nothing without options.
+fn write_options(f: &mut fmt::Formatter<'_>, options: &[(String, OptionValue)]) -> fmt::Result {
+    for (index, (name, value)) in options.iter().enumerate() {
+        let before = if index == 0 { " WITH (" } else { ", " };
+        write!(f, "{before}{} = {value}", Quoted(name))?;
+    }
+    f.write_str(if options.is_empty() { "" } else { ")" })
 }
 
 impl fmt::Display for DropIndex {
@@ -491,6 +528,14 @@ impl fmt::Display for OptimizeIndex {
             Some(name) => write!(f, "OPTIMIZE INDEX {} ON {}", Quoted(name), self.table),
             None => write!(f, "OPTIMIZE INDEX ON {}", self.table),
         }
+    }
+}
+
+impl fmt::Display for OptimizeTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OPTIMIZE TABLE {}", self.table)?;
+        write_options(f, &self.options)?;
+        f.write_str(if self.is_dry_run { " DRY RUN" } else { "" })
     }
 }
 
@@ -518,6 +563,7 @@ mod tests {
             "WITH select (x) AS (SELECT 1), values AS (SELECT 2) DELETE FROM t",
             "WITH RECURSIVE select AS (SELECT 1), recursive AS (SELECT 2) INSERT INTO t SELECT * FROM select",
             "VACUUM",
+            "restore table t at (version => 3)",
         ] {
             assert!(is_change(sql), "{sql}");
         }
@@ -582,11 +628,23 @@ mod tests {
             "DROP INDEX \"a\" ON \"lake\".\"public\".\"t\"",
             "OPTIMIZE INDEX \"a\" ON \"t\"",
             "OPTIMIZE INDEX ON \"t\"",
+            "OPTIMIZE TABLE \"t\"",
+            "OPTIMIZE TABLE \"public\".\"a t@dev\" WITH (\"rows_per_fragment\" = 100, \"all\" = true) DRY RUN",
         ] {
             let change = parse(sql);
             assert_eq!(change.to_string(), sql);
             assert!(sql.starts_with(change.kind()));
         }
+    }
+
+    #[test]
+    fn tables_are_optimised_with_options_or_without() {
+        let of = |table: &str| OptimizeTable { table: QualifiedName(vec![table.into()]), ..OptimizeTable::default() };
+        assert_eq!(parse("optimize T"), Change::OptimizeTable(of("t")));
+        assert_eq!(parse("OPTIMIZE TABLE \"index\";"), Change::OptimizeTable(of("index")));
+        let options = vec![("rate_mb_per_sec".into(), number("50"))];
+        let expected = OptimizeTable { options, is_dry_run: true, ..of("t") };
+        assert_eq!(parse("OPTIMIZE t WITH (rate_mb_per_sec = 50) dry run"), Change::OptimizeTable(expected));
     }
 
     #[test]
@@ -606,7 +664,12 @@ mod tests {
             ("CREATE UNIQUE INDEX a ON t (b)", "leave out UNIQUE"),
             ("DROP INDEX a", "ON and the table"),
             ("OPTIMIZE INDEX a", "ON and the table"),
-            ("OPTIMIZE TABLE t", "the statements that change a lake are: INSERT INTO"),
+            ("OPTIMIZE", "the table"),
+            ("OPTIMIZE TABLE t WITH", "("),
+            ("OPTIMIZE t DRY", "RUN"),
+            ("OPTIMIZE t AT (VERSION => 3)", "leave it out"),
+            ("OPTIMIZE t ZORDER BY (a)", "ZORDER after the end of OPTIMIZE"),
+            ("CREATE THING t", "the statements that change a lake are: INSERT INTO"),
             ("CREATE FUNCTION f", "statement \"CREATE FUNCTION\" cannot be executed"),
             ("CREATE INDEX a ON t ('never ends", "cannot parse"),
         ] {

@@ -125,11 +125,12 @@ fn texts_are_refused_or_the_same_query_as_themselves() {
 }
 
 /// Statements that change a lake.
-const CHANGES: [&str; 14] = [
+const CHANGES: [&str; 17] = [
     "CREATE OR REPLACE INDEX a ON lake.public.t USING ivf_pq (emb) WITH (num_partitions = 16, metric = 'l2', x = -1e3)",
     "/* one */ create index if not exists \"a \"\" b\" on \"t-1\" (c) with (language = english, stop_words = FALSE);",
     "DROP INDEX IF EXISTS a ON t",
     "OPTIMIZE INDEX ON t -- all",
+    "OPTIMIZE TABLE t WITH (rows_per_fragment = 1000, all = TRUE) DRY RUN",
     "WITH a (b) AS (SELECT 1) DELETE FROM t WHERE x IN (SELECT b FROM a)",
     "INSERT INTO lake.public.t (a, \"B\") VALUES ($1, $2), ($3, 'it''s') -- rows",
     "INSERT INTO t SELECT x, y FROM s AT (VERSION => 3) WHERE x > 1 UNION ALL SELECT 1, 2;",
@@ -139,6 +140,8 @@ const CHANGES: [&str; 14] = [
     "CREATE TABLE IF NOT EXISTS t (a INT NOT NULL, v FLOAT[128], p DECIMAL(10, 2), x List(non-null Int64))",
     "CREATE OR REPLACE TABLE t AS SELECT a, b FROM s WHERE c = $1",
     "ALTER TABLE t ADD COLUMN IF NOT EXISTS a BIGINT AS (b * 2), ADD c TEXT",
+    "ALTER TABLE t ALTER COLUMN a SET DATA TYPE FLOAT[3] USING (b || c)",
+    "RESTORE TABLE t AT (VERSION => 3)",
     "CREATE OR REPLACE VIEW v AS WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN t USING (x)",
     "VACUUM t RETAIN 5 VERSIONS DRY RUN",
 ];

@@ -47,10 +47,10 @@ impl Inquiry {
             (None, verb) => name_after(&tokens, verb),
         };
         let question = match (object.as_deref(), verb.as_str(), table) {
-            (Some("INDEX"), _, Some(table)) | (None, "OPTIMIZE", Some(table)) => format!("SHOW INDEXES FROM {table}"),
+            (Some("INDEX"), _, Some(table)) => format!("SHOW INDEXES FROM {table}"),
             (Some("TAG"), _, Some(table)) => format!("SHOW TAGS FROM {table}"),
             (Some("BRANCH"), _, Some(table)) => format!("SHOW BRANCHES FROM {table}"),
-            (Some("TABLE"), "ALTER" | "TRUNCATE", Some(table)) | (None, _, Some(table)) => {
+            (Some("TABLE"), "ALTER" | "OPTIMIZE" | "RESTORE" | "TRUNCATE", Some(table)) | (None, _, Some(table)) => {
                 format!("SHOW VERSIONS FROM {table}")
             }
             _ => "SHOW TABLES".to_string(),
@@ -117,6 +117,8 @@ mod tests {
             ),
             ("-- why\nDROP INDEX IF EXISTS \"on\" ON t", "DROP INDEX", "SHOW INDEXES FROM t"),
             ("OPTIMIZE INDEX ON t", "OPTIMIZE INDEX", "SHOW INDEXES FROM t"),
+            ("OPTIMIZE t", "OPTIMIZE", "SHOW VERSIONS FROM t"),
+            ("OPTIMIZE TABLE t", "OPTIMIZE TABLE", "SHOW VERSIONS FROM t"),
             ("CREATE TAG IF NOT EXISTS v1 ON t", "CREATE TAG", "SHOW TAGS FROM t"),
             ("DROP BRANCH IF EXISTS dev ON t", "DROP BRANCH", "SHOW BRANCHES FROM t"),
             ("UPDATE t AT (BRANCH => 'dev') SET a = 1", "UPDATE", "SHOW VERSIONS FROM t AT (BRANCH => 'dev')"),
@@ -125,6 +127,8 @@ mod tests {
             ("DROP VIEW IF EXISTS v", "DROP VIEW", "SHOW TABLES"),
             ("ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE", "SHOW VERSIONS FROM t"),
             ("TRUNCATE TABLE t", "TRUNCATE TABLE", "SHOW VERSIONS FROM t"),
+            ("RESTORE TABLE t AT (VERSION => 3)", "RESTORE TABLE", "SHOW VERSIONS FROM t"),
+            ("RESTORE t AT (TAG => 'v1')", "RESTORE", "SHOW VERSIONS FROM t"),
             ("INSERT INTO t VALUES (1)", "INSERT", "SHOW VERSIONS FROM t"),
             ("WITH a AS (SELECT 1) DELETE FROM t WHERE x IN (SELECT * FROM a)", "DELETE", "SHOW VERSIONS FROM t"),
             ("UPDATE t SET x = 1", "UPDATE", "SHOW VERSIONS FROM t"),

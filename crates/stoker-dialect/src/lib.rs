@@ -23,7 +23,7 @@ mod writes;
 
 use sqlparser::parser::Parser;
 
-pub use change::{Change, CreateIndex, DropIndex, OptimizeIndex, OptionValue, QualifiedName, is_change};
+pub use change::{Change, CreateIndex, DropIndex, OptimizeIndex, OptimizeTable, OptionValue, QualifiedName, is_change};
 pub use dialect::{AT_OPERATOR, LakeDialect};
 pub use error::{Error, Result};
 pub use inquiry::Inquiry;

@@ -107,6 +107,25 @@ pub enum WriteAction {
         /// Its new name.
         to: String,
     },
+    /// `ALTER TABLE table ALTER [COLUMN] column [[SET DATA] TYPE type] [AS | USING expression]`, with a type, an expression or
+    /// both.
+    AlterColumn {
+        /// The table.
+        table: QualifiedName,
+        /// The name of the column.
+        column: String,
+        /// Its new type, as it was written; that of the expression if `None`.
+        data_type: Option<String>,
+        /// The expression of its new values; they are casts of the old ones if `None`.
+        value: Option<String>,
+    },
+    /// `RESTORE [TABLE] table AT (VERSION => number | TAG => 'tag')`.
+    Restore {
+        /// The table.
+        table: QualifiedName,
+        /// The version that becomes the newest one again.
+        at: NamedVersion,
+    },
     /// `CREATE [OR REPLACE] VIEW [IF NOT EXISTS] view AS query`.
     CreateView {
         /// The view.
@@ -283,7 +302,7 @@ pub struct AddedColumn {
     pub value: Option<String>,
 }
 
-/// The version that a new tag names, or at which a new branch begins.
+/// The version that a new tag names, at which a new branch begins, or that is restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedVersion {
     /// The newest one.
@@ -316,9 +335,11 @@ impl WriteStatement {
             WriteAction::Truncate { .. } => "TRUNCATE",
             WriteAction::CreateTable { .. } => "CREATE TABLE",
             WriteAction::DropTable { .. } => "DROP TABLE",
-            WriteAction::AddColumns { .. } | WriteAction::DropColumns { .. } | WriteAction::RenameColumn { .. } => {
-                "ALTER TABLE"
-            }
+            WriteAction::AddColumns { .. }
+            | WriteAction::DropColumns { .. }
+            | WriteAction::RenameColumn { .. }
+            | WriteAction::AlterColumn { .. } => "ALTER TABLE",
+            WriteAction::Restore { .. } => "RESTORE",
             WriteAction::CreateView { .. } => "CREATE VIEW",
             WriteAction::DropView { .. } => "DROP VIEW",
             WriteAction::CreateBranch { .. } => "CREATE BRANCH",

@@ -10,6 +10,9 @@ use crate::Result;
 use crate::journal::{FOLDER, KEPT_FOLDERS, UNIT_AGE_MAX};
 use crate::known_files::FileLists;
 
+/// The folder of the journals of computed columns among the lake's objects. Each of them has a folder in it.
+pub const COLUMN_JOURNALS: &str = "columns";
+
 /// Returns the version of a table after which a cleanup must keep all versions, so that ingests can tell which files
 /// the table has: the last version whose ingest had lists of all files of the table. Returns `None` for a table without
 /// such lists, and 0 when no list is complete.
@@ -32,7 +35,7 @@ pub async fn forget_ingests(lake: &LakeStore, branch: &TableName) -> stoker_lake
     FileLists::new(lake.unlimited().objects(), branch).remove().await
 }
 
-/// Removes the journals of ingests that did nothing for `age` and whose units are too old to be used. A dry run only
+/// Removes the journals of ingests and of computed columns that did nothing for `age` and whose units are too old to be used. A dry run only
 /// counts them. Returns the number of journals.
 ///
 /// # Errors
@@ -40,6 +43,11 @@ pub async fn forget_ingests(lake: &LakeStore, branch: &TableName) -> stoker_lake
 pub async fn clean_journals(lake: &LakeStore, age: Duration, dry_run: bool) -> Result<u64> {
     let objects = lake.objects();
     let mut journals: BTreeMap<String, Vec<ObjectEntry>> = BTreeMap::new();
+    for entry in objects.entries(COLUMN_JOURNALS).await? {
+        if let Some(job) = entry.path.split('/').nth(1) {
+            journals.entry(format!("{COLUMN_JOURNALS}/{job}")).or_default().push(entry);
+        }
+    }
     for entry in objects.entries(FOLDER).await? {
         let mut parts = entry.path.split('/').skip(1);
         if let (Some(run), Some(_)) = (parts.next(), parts.next())

@@ -50,7 +50,7 @@ mod source_file;
 mod stamp;
 mod walk;
 
-pub use cleanup::{clean_journals, forget_ingests, last_listed};
+pub use cleanup::{COLUMN_JOURNALS, clean_journals, forget_ingests, last_listed};
 pub use compress::CompressedColumn;
 pub use declared::{TensorColumn, VectorColumn};
 pub use error::{Error, Result};

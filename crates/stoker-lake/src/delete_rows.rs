@@ -46,10 +46,11 @@ impl LakeStore {
     /// Deletes rows from the next version of a table and from those after it, in one atomic step. Earlier versions, and
     /// streams that are pinned to them, keep the rows.
     ///
-    /// Addresses may be taken from any version after which the rows' fragments were not rewritten; duplicates count
-    /// once. Rows that the newest version has deleted already are left as they are, so a call may be repeated; a call
-    /// that deletes no further row makes no new version. `attempted` is what errors name as the purpose of the call.
-    /// `note` makes the note that the transaction keeps, from the number of rows that it deletes.
+    /// Addresses may be taken from any version, also from before a compaction by Stoker, unless another program rewrote
+    /// the rows' fragments since; duplicates count once. Rows that the newest version has deleted already are left as
+    /// they are, so a call may be repeated; a call that deletes no further row makes no new version. `attempted` is what
+    /// errors name as the purpose of the call. `note` makes the note that the transaction keeps, from the number of rows
+    /// that it deletes.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a table or row that does not exist, and for a row that was rewritten since;
@@ -119,9 +120,7 @@ impl Table {
 
     /// Separates rows by whether this version has them.
     async fn select(&self, row_addrs: &[u64]) -> Result<Selection> {
-        let mut sorted = row_addrs.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
+        let (sorted, num_dropped) = self.followed(row_addrs).await?;
         let (mut found, mut gone) = (Vec::new(), Vec::new());
         for addrs in sorted.chunk_by(|one, next| one >> 32 == next >> 32) {
             match self.dataset().get_fragment((addrs[0] >> 32) as usize) {
@@ -137,7 +136,8 @@ impl Table {
             }
         }
         self.check_deleted(&gone).await?;
-        let mut selection = Selection { present: Vec::with_capacity(found.len()), num_deleted: gone.len() as u64 };
+        let mut selection =
+            Selection { present: Vec::with_capacity(found.len()), num_deleted: gone.len() as u64 + num_dropped };
         let mut parts = stream::iter(found)
             .map(|(fragment, mut offsets)| async move {
                 let deletions = caught(fragment.get_deletion_vector())

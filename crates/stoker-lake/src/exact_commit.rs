@@ -44,6 +44,8 @@ pub(crate) struct ExactChange<'a> {
     pub indifferent_to: IndifferentTo,
     /// The names of the data files that were written for the change.
     pub files: Vec<String>,
+    /// What happens to these files if no version names them after all.
+    pub lost_files: LostFiles,
     /// The key under which the change takes effect once.
     pub key: Option<CommitKey<'a>>,
     /// What the transaction says beside the change.
@@ -62,6 +64,17 @@ pub(crate) enum IndifferentTo {
     Nothing,
 }
 
+/// What happens to the data files of a change that is in no version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LostFiles {
+    /// They are removed, as far as the store allows.
+    #[default]
+    Remove,
+    /// They stay, because a journal names them: the next attempt, or another process, commits them. A cleanup removes
+    /// those that are left over.
+    Keep,
+}
+
 /// A change that was committed.
 #[derive(Debug)]
 pub(crate) struct CommittedChange {
@@ -72,8 +85,8 @@ pub(crate) struct CommittedChange {
 }
 
 impl LakeStore {
-    /// Commits a change, once. The files of a change that is in no version are removed as far as the store allows; its
-    /// deletion files stay until the next cleanup, because another writer may have the same ones.
+    /// Commits a change, once. The files of a change that is in no version are removed as far as the store allows, unless a
+    /// journal names them; its deletion files stay until the next cleanup, because another writer may have the same ones.
     ///
     /// # Errors
     /// [`Error::Conflict`] if other commits came in between that matter to the change, [`Error::Overtaken`] as
@@ -83,7 +96,7 @@ impl LakeStore {
         let mut may_be_stored = false;
         let attempted = change.attempted();
         let committed = self.try_commit_exactly(&change, &mut may_be_stored).await;
-        if !may_be_stored {
+        if !may_be_stored && change.lost_files == LostFiles::Remove {
             self.remove_data_files(change.base.name(), change.files).await;
         }
         match committed {
@@ -182,7 +195,11 @@ impl LakeStore {
         }
     }
 
-    async fn execute_exactly(&self, newest: &Table, transaction: &Transaction) -> lance_core::Result<Dataset> {
+    pub(crate) async fn execute_exactly(
+        &self,
+        newest: &Table,
+        transaction: &Transaction,
+    ) -> lance_core::Result<Dataset> {
         let uri = self.table_uri(newest.name());
         let inner = commit_handler_from_url(&uri, &Some(self.inner.params.clone())).await?;
         let exact = ExactCommit { inner, version: newest.version() + 1 };
@@ -195,7 +212,7 @@ impl LakeStore {
     }
 
     /// Whether the version after `base` is that of a transaction; `None` if there is no such version.
-    async fn is_next(&self, base: &Table, own: &Transaction) -> Result<Option<bool>> {
+    pub(crate) async fn is_next(&self, base: &Table, own: &Transaction) -> Result<Option<bool>> {
         let newest = self.newest_of(base.name()).await?;
         if newest.version() <= base.version() {
             return Ok(None);
@@ -203,7 +220,7 @@ impl LakeStore {
         Ok(transaction(&newest, base.version() + 1).await?.map(|found| found.uuid == own.uuid))
     }
 
-    async fn newest_of(&self, name: &TableName) -> Result<Table> {
+    pub(crate) async fn newest_of(&self, name: &TableName) -> Result<Table> {
         match self.try_latest(name).await? {
             Some(newest) => Ok(newest),
             None => Err(self.dropped(name)),
@@ -250,7 +267,7 @@ impl LakeStore {
     }
 
     /// Whether a table has all of these data files.
-    async fn has_files(&self, name: &TableName, files: &[String]) -> Result<bool> {
+    pub(crate) async fn has_files(&self, name: &TableName, files: &[String]) -> Result<bool> {
         let data = self.table_path(name).join("data");
         let find = |file: String| {
             let path = data.clone().join(file.as_str());
@@ -345,7 +362,7 @@ fn shares_a_file(base: &Table, newest: &Table) -> bool {
 
 /// Whether a fragment has the same rows in two versions. The sizes of files are not compared: Lance fills in those that
 /// a manifest does not have.
-fn is_same(old: &Fragment, new: &Fragment) -> bool {
+pub(crate) fn is_same(old: &Fragment, new: &Fragment) -> bool {
     let mut files = old.files.iter().zip(&new.files);
     old.files.len() == new.files.len()
         && files.all(|(old, new)| (&old.path, &old.fields, old.base_id) == (&new.path, &new.fields, new.base_id))
@@ -353,7 +370,8 @@ fn is_same(old: &Fragment, new: &Fragment) -> bool {
         && old.overlays == new.overlays
 }
 
-fn conflict(base: &Table, newest: &Table, what: &str) -> Error {
+/// The error of a change that depends on what others changed.
+pub(crate) fn conflict(base: &Table, newest: &Table, what: &str) -> Error {
     Error::Conflict { table: base.name().to_string(), version: newest.version(), what: what.to_string() }
 }
 

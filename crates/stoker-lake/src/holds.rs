@@ -10,12 +10,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures::TryStreamExt as _;
 use futures::future::{join, join_all};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use object_store::{ObjectStoreExt as _, PutPayload};
 use parking_lot::Mutex;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName};
 
+use crate::again::again;
 use crate::{Error, LakeStore, Result, Table};
 
 /// The default number of days for which versions are held after the last read.
@@ -103,6 +105,15 @@ impl Hold {
         self.last_day < day(now)
     }
 
+    /// The version that is held; `None` if no branch can have the name.
+    fn snapshot(&self, table: &TableName) -> Option<Snapshot> {
+        let table = match &self.branch {
+            None => table.root(),
+            Some(branch) => table.root().with_branch(branch).ok()?,
+        };
+        Some(Snapshot { table, version: self.version })
+    }
+
     /// The branch and the version.
     pub fn place(&self) -> (Option<&str>, u64) {
         (self.branch.as_deref(), self.version)
@@ -124,7 +135,50 @@ fn day(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / DAY_SECS)
 }
 
+/// A version that streams hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldVersion {
+    /// The version.
+    pub snapshot: Snapshot,
+    /// When a stream that reads it last renewed a hold, by the store's clock. Streams renew holds every day.
+    pub last_renewed: SystemTime,
+}
+
 impl LakeStore {
+    /// Lists the versions of a table and of its branches that streams hold, with expired holds. One listing.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn held_versions(&self, table: &TableName) -> Result<Vec<HeldVersion>> {
+        let folder = base_tags_path(&self.root_path(table));
+        let list = async || {
+            let listed = self.inner.store.inner.list(Some(&folder)).try_collect::<Vec<_>>().await;
+            listed.map_err(|source| Error::storage(format!("listing the tags of table {table}"), source))
+        };
+        let mut held: HashMap<Snapshot, SystemTime> = HashMap::new();
+        for found in again(list).await? {
+            let tag = found.location.filename().and_then(|name| name.strip_suffix(EXTENSION));
+            let Some(hold) = tag.and_then(Hold::of) else { continue };
+            let Some(snapshot) = hold.snapshot(table) else { continue };
+            let renewed = SystemTime::from(found.last_modified);
+            let last = held.entry(snapshot).or_insert(renewed);
+            *last = renewed.max(*last);
+        }
+        Ok(held.into_iter().map(|(snapshot, last_renewed)| HeldVersion { snapshot, last_renewed }).collect())
+    }
+
+    /// Ends all holds of a version. Cleanups then remove it, unless it has a tag or is the newest one.
+    ///
+    /// # Errors
+    /// Storage errors. The call may be repeated.
+    pub async fn end_holds(&self, snapshot: &Snapshot) -> Result<()> {
+        let mut holds = self.holds_of(&snapshot.table).await?;
+        holds.retain(|hold| hold.place() == (snapshot.table.branch(), snapshot.version));
+        self.delete_holds_of(&snapshot.table, &holds).await?;
+        self.inner.holds.forget(&snapshot.table);
+        Ok(())
+    }
+
     /// Sets for how many days versions are held after streams last read them, instead of [`HOLD_DAYS`]. 0 means that
     /// they are not held; more than [`HOLD_DAYS_MAX`] means [`HOLD_DAYS_MAX`].
     pub fn hold_versions_for(&self, days: u32) {
@@ -192,6 +246,18 @@ impl LakeStore {
         Ok(names.iter().filter_map(|name| name.strip_suffix(EXTENSION)).filter_map(Hold::of).collect())
     }
 
+    /// Deletes holds of a table. Holds that do not exist are ignored.
+    async fn delete_holds_of(&self, table: &TableName, holds: &[Hold]) -> Result<()> {
+        let base = self.root_path(table);
+        for hold in holds {
+            match self.inner.store.inner.delete(&tag_path(&base, &hold.to_string())).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => return Err(Error::storage(format!("removing tag '{hold}' of table {table}"), source)),
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the holds that a new one replaces. Warns if a cleanup is running that may have begun before the new
     /// hold existed.
     async fn after_hold(&self, table: &Table, replaced: Result<Vec<Hold>>) -> Result<()> {
@@ -249,16 +315,7 @@ impl Table {
 
     /// Deletes holds of this table. Holds that do not exist are ignored.
     pub(crate) async fn delete_holds(&self, holds: &[Hold]) -> Result<()> {
-        let base = self.lake().root_path(self.name());
-        for hold in holds {
-            match self.lake().inner.store.inner.delete(&tag_path(&base, &hold.to_string())).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(source) => {
-                    return Err(Error::storage(format!("removing tag '{hold}' of table {}", self.name()), source));
-                }
-            }
-        }
-        Ok(())
+        self.lake().delete_holds_of(self.name(), holds).await
     }
 }
 

@@ -13,8 +13,11 @@
 //!   ├──writer──► TableWriter ──► fragment drafts ──commit──► a new version, atomically
 //!   ├──delete_rows──► a new version without these rows
 //!   ├──change──► RowChange: rows deleted, updated and inserted in one version
-//!   ├──add_columns, drop_columns, rename_column──► a new version with other columns
+//!   ├──add_columns, replace_columns, fill_columns──► NewColumns: values of columns, in one version
+//!   ├──drop_columns, rename_column──► a new version with other columns
+//!   ├──restore──► a new version with the rows of an older one
 //!   ├──truncate, drop_table──► a version without rows; no table
+//!   ├──compact──► a new version with the same rows in full fragments
 //!   ├──hold──► cleanups spare a version that is read
 //!   ├──clean_table──► old versions are gone
 //!   └──objects──► Objects (specifications, row sets, journals under `_stoker/`)
@@ -30,11 +33,11 @@ mod change;
 mod checksums;
 mod cleanup;
 mod commit;
+mod compact;
 mod damage;
 mod delete_rows;
 mod deletions;
 mod dense;
-mod direct;
 mod drop_table;
 mod error;
 mod exact_commit;
@@ -46,6 +49,7 @@ mod lake;
 mod lance_stores;
 mod lineage;
 mod lists;
+mod moves;
 mod newest;
 mod nulls;
 mod objects;
@@ -67,16 +71,17 @@ mod versions;
 mod write;
 
 pub use allowance::{Expense, WriteAllowance};
-pub use change::{ChangeNote, Changed, Isolation, NewColumns, RowChange};
+pub use change::{ChangeNote, Changed, Isolation, NewColumns, OtherRows, RowChange};
 pub use checksums::{Checksums, row_checksums};
 pub use cleanup::{CleanedTable, CleanupLock};
 pub use commit::{CommitKey, CommitMode, KeyedCommits};
+pub use compact::{CompactOptions, Compacted, CompactedGroup, CompactionPlan};
 pub use delete_rows::DeletedRows;
 pub use dense::{DenseColumn, DenseFile, DenseProbe, RowRun};
 pub use drop_table::HeldVersions;
 pub use error::{Error, Result};
 pub use history::History;
-pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX};
+pub use holds::{HOLD_DAYS, HOLD_DAYS_MAX, HeldVersion};
 pub use index::{BuiltIndex, IfExists, IndexKind, NewIndex, OptimizedIndexes};
 pub use lake::LakeStore;
 pub use lance_stores::open_bucket;
@@ -94,7 +99,7 @@ pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
 pub use take::SoundRows;
 pub use text::{TextHits, TextSearch};
-pub use write::{FragmentDraft, TableWriter, WriteOptions, is_reserved_name};
+pub use write::{ColumnDraft, FragmentDraft, TableWriter, WriteOptions, is_reserved_name};
 
 #[cfg(test)]
 mod tests;

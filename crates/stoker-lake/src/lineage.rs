@@ -48,6 +48,9 @@ pub(crate) struct Traces {
     pub dropped: HashSet<u64>,
     /// The columns that the commit left, if it changed them.
     pub schema: Option<Schema>,
+    /// Whether the commit restored an older version: all that it left was there before, so that only the transaction of
+    /// the next version tells.
+    pub is_restored: bool,
 }
 
 impl Traces {
@@ -87,7 +90,13 @@ impl Traces {
                 }
                 traces.dropped.extend(removed_fragment_ids);
             }
+            Operation::Rewrite { groups, .. } => {
+                let new = groups.iter().flat_map(|group| &group.new_fragments);
+                new.for_each(|fragment| traces.add_files(fragment, |_| true));
+                traces.dropped.extend(groups.iter().flat_map(|group| &group.old_fragments).map(|old| old.id));
+            }
             Operation::Merge { schema, .. } | Operation::Project { schema, .. } => traces.schema = Some(schema.clone()),
+            Operation::Restore { .. } => traces.is_restored = true,
             _ => {}
         }
         traces
@@ -175,6 +184,7 @@ impl Table {
     /// Whether this version shows that it descends from the commit, or that it makes no difference.
     fn shows(&self, traces: &Traces) -> bool {
         match &traces.schema {
+            _ if traces.is_restored => false,
             _ if !traces.files.is_empty() => self.names_any(&traces.files),
             Some(schema) => self.dataset().schema() == schema,
             None => !self.has_any(&traces.dropped),

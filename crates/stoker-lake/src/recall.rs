@@ -176,6 +176,15 @@ impl Table {
         Ok(Some(measured.recall))
     }
 
+    /// Keeps what was measured of a segment of an index for one that took its place with the same vectors.
+    pub(crate) async fn copy_measured(&self, from: Uuid, to: Uuid) -> Result<()> {
+        let path = measured_path(self.name(), from);
+        let Some(json) = self.lake().objects().get(&path).await? else { return Ok(()) };
+        self.lake().objects().put(&measured_path(self.name(), to), json).await?;
+        self.lake().inner.measured.forget(to);
+        Ok(())
+    }
+
     async fn store_measured(&self, index: &str, segments: &[IndexMetadata], measured: &Measured) -> Result<()> {
         let json = serde_json::to_vec(measured).map_err(|source| Error::Storage {
             attempted: format!("measuring index {index} of {}", self.snapshot()),

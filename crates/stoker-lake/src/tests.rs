@@ -4,6 +4,7 @@ mod blobs;
 mod changes;
 mod checksums;
 mod commits;
+mod compact;
 mod damage;
 pub(crate) mod data;
 mod delete_rows;

@@ -1,24 +1,78 @@
-//! Versions and tags.
+//! Versions and tags; an older version becomes the newest one again.
 
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
-use stoker_types::{ErrorKind, MAIN_BRANCH, TagName, VersionInfo};
+use lance_table::transaction::Operation;
+use stoker_types::{ErrorKind, MAIN_BRANCH, SnapshotRef, TableName, TagName, VersionInfo};
 
 use crate::again::again;
+use crate::commit::pause;
 use crate::damage::caught;
+use crate::exact_commit::{ExactChange, IndifferentTo, LostFiles};
 use crate::holds::Hold;
-use crate::{Error, Result, Table};
+use crate::{ChangeNote, Error, LakeStore, Result, Table};
 
 /// The number of tags that are read at the same time.
 const TAGS_AT_ONCE: usize = 10;
+
+/// The most attempts to restore a version while others commit.
+const RESTORE_ATTEMPTS_MAX: u32 = 50;
 
 /// The version that a tag names.
 pub(crate) struct Tagged {
     /// The branch of the version; `None` for the main branch.
     pub branch: Option<String>,
     pub version: u64,
+}
+
+impl LakeStore {
+    /// Makes a new version with the rows, the columns and the indexes of an older one. The versions between them stay, and
+    /// so do tags. Returns the new version.
+    ///
+    /// What others commit while the call runs is in the versions before the new one, as if they had committed before the
+    /// call.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a version that does not exist; [`Error::InvalidRequest`] for the newest version;
+    /// [`Error::UnsafeStore`]; [`Error::Conflict`] if others commit before each of 50 attempts, or if the table was dropped
+    /// and created again; storage errors.
+    pub async fn restore(&self, name: &TableName, version: u64, note: &ChangeNote) -> Result<u64> {
+        // The error names the versions that exist.
+        let older = self.table(name, &SnapshotRef::Version(version)).await?;
+        let begun = self.table(name, &SnapshotRef::Latest).await?;
+        if begun.version() == version {
+            let attempted = format!("restoring version {version} of table {name}");
+            return Err(Error::InvalidRequest { attempted, reason: "it is the newest version".into() });
+        }
+        let mut attempts_left = RESTORE_ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            let newest = self.table(name, &SnapshotRef::Latest).await?;
+            // A table that was dropped and created again has other files under the same number.
+            if newest.version() < begun.version() {
+                let what = "the table was dropped and created again".to_string();
+                return Err(Error::Conflict { table: name.to_string(), version: newest.version(), what });
+            }
+            let change = ExactChange {
+                base: &newest,
+                operation: Operation::Restore { version: older.version() },
+                indifferent_to: IndifferentTo::Nothing,
+                files: Vec::new(),
+                lost_files: LostFiles::Remove,
+                key: None,
+                properties: note.properties.clone(),
+            };
+            match self.commit_exactly(change).await {
+                Ok(committed) => return Ok(committed.version),
+                Err(Error::Conflict { .. }) if attempts_left > 0 => {
+                    tokio::time::sleep(pause(RESTORE_ATTEMPTS_MAX - attempts_left)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 impl Table {

@@ -1,9 +1,10 @@
-//! Executes statements that change a lake.
+//! Executes statements that change a lake, bulk inserts, and columns whose values the caller computes.
 //!
 //! ```text
 //! text ──stoker_dialect::Change::parse──► Change ──execute──► StatementOutcome
 //!                                                    │
 //!                                                    ├─ index:   CREATE INDEX, DROP INDEX, OPTIMIZE INDEX
+//!                                                    ├─ compact: OPTIMIZE
 //!                                                    └─ writes:  INSERT, UPDATE, DELETE, MERGE, CREATE TABLE, …
 //! ```
 //!
@@ -11,6 +12,8 @@
 //! that SQL, the commands and the Python package give the same results.
 
 mod bulk_insert;
+mod compact;
+mod computed;
 mod error;
 mod index;
 mod options;
@@ -23,6 +26,7 @@ use stoker_sql::Engine;
 use stoker_types::{CATALOG, ParamValue, ProgressSink, SCHEMA, StatementOutcome, TableName};
 
 pub use bulk_insert::{BulkInsert, IfMissing, IfPresent};
+pub use computed::{ColumnJob, ColumnMode, ColumnPlan, ComputedColumn};
 pub use error::{Error, Result};
 pub use table_write::{TableWrite, find_write};
 pub use writes::refuse_view;
@@ -103,6 +107,7 @@ async fn execute_once(
         Change::CreateIndex(create) => index::create(engine.lake(), create, progress).await?,
         Change::DropIndex(drop) => index::drop(engine.lake(), drop).await?,
         Change::OptimizeIndex(optimize) => index::optimize(engine.lake(), optimize, progress).await?,
+        Change::OptimizeTable(optimize) => compact::optimize(engine.lake(), optimize, progress).await?,
         Change::Write(statement) => {
             let execution = Execution { engine, environment, params, progress, kind: change.kind() };
             writes::execute(execution, statement).await?

@@ -1,5 +1,6 @@
 //! Tests of statements, on a lake in memory.
 
+mod computed;
 mod dictionaries;
 mod fixture;
 mod indexes;

@@ -18,6 +18,7 @@ mod create_table;
 mod insert;
 mod merge;
 mod new_table;
+mod restore;
 mod rows;
 mod tags;
 mod types;
@@ -34,14 +35,15 @@ use stoker_sql::Engine;
 use stoker_types::{ErrorKind, ParamValue, ProgressSink, SnapshotRef, StatementOutcome, StatementProgress, TableName};
 
 pub(crate) use self::assignment::{RowNames, assign_all};
-use self::attempts::Attempts;
+pub(crate) use self::attempts::Attempts;
 pub(crate) use self::create_table::stored_schema;
 pub(crate) use self::new_table::{NewRows, NewTableWriter};
+pub(crate) use self::types::column as column_of_type;
 pub use self::views::refuse_view;
 use crate::{Error, Result, refuse_params, table_name};
 
 /// The key of the transaction property that tells the kind of statement.
-const STATEMENT_PROPERTY: &str = "stoker.statement";
+pub(crate) const STATEMENT_PROPERTY: &str = "stoker.statement";
 
 /// A statement that is being executed.
 #[derive(Clone, Copy)]
@@ -80,6 +82,10 @@ pub(crate) async fn execute(execution: Execution<'_>, statement: &WriteStatement
         }
         WriteAction::DropColumns { table, columns } => columns::drop(execution, table, columns).await,
         WriteAction::RenameColumn { table, from, to } => columns::rename(execution, table, from, to).await,
+        WriteAction::AlterColumn { table, column, data_type, value } => {
+            columns::alter(execution, table, column, data_type.as_deref(), value.as_deref()).await
+        }
+        WriteAction::Restore { table, at } => restore::restore(execution, table, at).await,
         WriteAction::CreateView { view, existing, query } => views::create(execution, view, *existing, query).await,
         WriteAction::DropView { view, if_exists } => views::drop(execution.lake(), view, *if_exists).await,
         WriteAction::CreateTag { tag, if_not_exists, table, at } => {
@@ -105,7 +111,8 @@ fn takes_params(action: &WriteAction) -> bool {
         | WriteAction::Update { .. }
         | WriteAction::Merge { .. }
         | WriteAction::CreateTable { content: TableContent::Query(_), .. }
-        | WriteAction::AddColumns { .. } => true,
+        | WriteAction::AddColumns { .. }
+        | WriteAction::AlterColumn { .. } => true,
         WriteAction::Delete { using, predicate, .. } => using.is_some() || predicate.is_some(),
         _ => false,
     }
@@ -162,7 +169,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Begins the evaluations of the statement.
-    fn attempts(&self) -> Attempts<'a> {
+    fn attempts(&self) -> Attempts {
         Attempts::new(self.environment)
     }
 

@@ -28,7 +28,7 @@ pub struct CleanedStreams {
 }
 
 /// A specification that is stored in the lake.
-struct Stored {
+pub(crate) struct Stored {
     stream_id: Digest,
     entry: ObjectEntry,
     spec: StreamSpec,
@@ -92,9 +92,14 @@ impl Stored {
     }
 }
 
+/// Returns the id of a stream, and the versions that it reads.
+pub(crate) fn snapshots_of(stored: &Stored) -> (Digest, BTreeSet<Snapshot>) {
+    (stored.stream_id, stored.snapshots().cloned().collect())
+}
+
 /// Returns all specifications of a lake, or `None` if one of them cannot be read, because then it is unknown what that
 /// one needs.
-async fn specs(lake: &LakeStore, objects: &Objects) -> Result<Option<Vec<Stored>>> {
+pub(crate) async fn specs(lake: &LakeStore, objects: &Objects) -> Result<Option<Vec<Stored>>> {
     let specs = stream::iter(objects.entries(SPECS).await?).map(|entry| async move {
         let Some(stream_id) = digest(&entry) else { return Ok(None) };
         match load_spec(lake, stream_id).await {

@@ -69,7 +69,9 @@ pub use stoker_session::{
     ColumnDecoder, Connection, DecodeOptions, Error, Lake, Result, RowWriter, SampleStream, Session, SqlResult,
     StreamHandle, TableInfo, session,
 };
-pub use stoker_statements::{BulkInsert, IfMissing, IfPresent, refuse_view};
+pub use stoker_statements::{
+    BulkInsert, ColumnJob, ColumnMode, ColumnPlan, ComputedColumn, IfMissing, IfPresent, refuse_view,
+};
 pub use stoker_types::{
     BatchSize, Batching, LastBatch, ParamValue, PlanRequest, Query, ReadOptions, ShuffleMode, Slice, SnapshotRef,
     StreamOptions, TableName, Topology, WriteMode, WriteRequest,

@@ -11,7 +11,7 @@ use stoker_client::ClientOptions;
 use stoker_clock::Environment;
 use stoker_session::{Connection, Lake, Patience, Result, RowWriter, SqlResult, StreamHandle, StreamSource};
 use stoker_sql::Engine;
-use stoker_statements::{BulkInsert, IfMissing, IfPresent};
+use stoker_statements::{BulkInsert, ColumnJob, ComputedColumn, IfMissing, IfPresent};
 use stoker_stream::{Resources, StreamPlan};
 use stoker_types::{Context, ParamValue, ProgressSink, SqlOptions, StatementOutcome, TableName, WriteRequest};
 
@@ -82,6 +82,15 @@ impl LocalLake {
     ) -> Result<BulkInsert> {
         let environment = self.patience.environment();
         Ok(BulkInsert::begin(self, environment, table, columns, if_missing, if_present).await?)
+    }
+
+    /// Begins a column whose values the caller computes, or goes on with one that an earlier call began.
+    ///
+    /// # Errors
+    /// A table or columns that do not exist; a new column that exists; storage errors.
+    pub async fn compute_column(&self, column: ComputedColumn) -> Result<ColumnJob> {
+        let environment = self.patience.environment();
+        Ok(ColumnJob::begin(self.lake(), environment, column).await?)
     }
 
     /// Makes the handle of a stream that the engine planned.

@@ -133,6 +133,28 @@ fn s3_and_select_read_what_they_deliver() -> Result<()> {
 }
 
 #[test]
+fn compaction_is_compared_with_copies_and_streams() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let sections = rates(folder.path(), &["compact", "--no-profile"])?;
+    let names: Vec<Vec<&str>> = sections
+        .iter()
+        .map(|section| Ok(list(section, "lines")?.iter().filter_map(|line| line["name"].as_str()).collect()))
+        .collect::<Result<_>>()?;
+    let of_streams = vec!["written at once", "compacted"];
+    let expected = [
+        vec!["copies of the files", "stoker compact"],
+        of_streams.clone(),
+        of_streams,
+        vec!["alone", "while a compaction runs"],
+    ];
+    ensure!(names == expected, "{names:?}");
+    let bars: Vec<f64> =
+        sections.iter().map(|section| number(&list(section, "lines")?[1], "bar")).collect::<Result<_>>()?;
+    ensure!(bars == [0.6, 0.95, 0.95, 0.9], "{bars:?}");
+    Ok(())
+}
+
+#[test]
 fn decode_turns_all_files_into_tensors() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let sections = rates(folder.path(), &["decode"])?;

@@ -7,9 +7,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use stoker::{ClientOptions, ConnectOptions, Connection, Error, LocalLake, Result, StorageOptions};
 use stoker_lake::LakeStore;
-use stoker_python::{Engine, IngestOutcome, IngestWatch, LakeOptions};
+use stoker_python::{ColumnRequest, Engine, IngestOutcome, IngestWatch, LakeOptions, OpenColumn};
 use stoker_types::TableName;
 
+use crate::column::begin_column;
 use crate::ingest::ingest;
 
 /// The engine that is linked into this module.
@@ -32,6 +33,14 @@ impl Engine for LocalEngine {
         lake: &'a LakeOptions,
     ) -> BoxFuture<'a, Result<Connection>> {
         async move { stoker::reconnect(target, &options(client, lake)).await }.boxed()
+    }
+
+    fn begin_column<'a>(
+        &'a self,
+        connection: &'a Connection,
+        request: &'a ColumnRequest,
+    ) -> BoxFuture<'a, Result<Box<dyn OpenColumn>>> {
+        async move { begin_column(local_of(connection)?, request).await }.boxed()
     }
 
     fn quarantine<'a>(
@@ -73,8 +82,10 @@ fn options(client: &ClientOptions, lake: &LakeOptions) -> ConnectOptions {
     }
 }
 
+fn local_of(connection: &Connection) -> Result<&LocalLake> {
+    LocalLake::of(connection).ok_or_else(|| Error::internal("a connection without a lake of this process"))
+}
+
 fn lake_of(connection: &Connection) -> Result<&LakeStore> {
-    let local =
-        LocalLake::of(connection).ok_or_else(|| Error::internal("a connection without a lake of this process"))?;
-    Ok(local.lake())
+    Ok(local_of(connection)?.lake())
 }

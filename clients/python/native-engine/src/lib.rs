@@ -1,5 +1,6 @@
 //! The native module of the Python package `stoker-engine`: all of `stoker-python`, and the engine.
 
+mod column;
 mod engine;
 mod ingest;
 

@@ -7,8 +7,8 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use super::{
-    AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, Retained, TableContent,
-    Target, WriteAction, WriteStatement,
+    AddedColumn, Assignment, ColumnDefinition, Existing, InsertRows, MergeAction, MergeClause, NamedVersion, Retained,
+    TableContent, Target, WriteAction, WriteStatement,
 };
 use crate::change::{cannot_parse, expect_word, identifier, take_word};
 use crate::named_version::{named_version, newest};
@@ -18,8 +18,8 @@ use crate::source_text::SourceText;
 use crate::{Error, QualifiedName, Result, SQL_BYTES_MAX};
 
 /// The words that may follow the type of a column.
-const AFTER_TYPE: [&str; 10] =
-    ["NOT", "NULL", "AS", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "GENERATED", "COLLATE"];
+const AFTER_TYPE: [&str; 11] =
+    ["NOT", "NULL", "AS", "USING", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "GENERATED", "COLLATE"];
 
 /// The most brackets that open in the type of a column. Readers of types call themselves for each level of nesting, and
 /// pairs in sequence, as in `INT[][]`, nest too.
@@ -113,6 +113,7 @@ impl Reader<'_> {
             ["DROP", "TAG", ..] => self.drop_tag()?,
             ["DROP", "BRANCH", ..] => self.drop_branch()?,
             ["ALTER", "TABLE", ..] => self.alter_table()?,
+            ["RESTORE", ..] => self.restore()?,
             ["VACUUM", ..] => self.vacuum()?,
             ["CREATE", "TEMPORARY" | "TEMP" | "EXTERNAL" | "UNLOGGED" | "MATERIALIZED", ..] => {
                 return refused(format!("CREATE {}: all tables and views are of the lake, and stay", words[1]));
@@ -535,8 +536,32 @@ impl Reader<'_> {
                 self.expect(&["TO"])?;
                 Ok(WriteAction::RenameColumn { table, from, to: self.name("a column")? })
             }
-            _ => self.parser.expected_ref("ADD, DROP or RENAME COLUMN", self.parser.peek_token_ref()),
+            Some("ALTER") => self.altered_column(table),
+            _ => self.parser.expected_ref("ADD, ALTER, DROP or RENAME COLUMN", self.parser.peek_token_ref()),
         }
+    }
+
+    /// Parses `ALTER [COLUMN] column [[SET DATA] TYPE type] [AS | USING expression]`.
+    fn altered_column(&mut self, table: QualifiedName) -> Parsed<WriteAction> {
+        self.expect(&["ALTER"])?;
+        self.take(&["COLUMN"]);
+        let column = self.name("a column")?;
+        let is_typed = self.take(&["SET", "DATA", "TYPE"]) || self.take(&["TYPE"]);
+        let data_type = if is_typed { Some(self.data_type()?) } else { None };
+        let value = match self.after("AS")? {
+            Some(value) => Some(value),
+            None => self.after("USING")?,
+        };
+        if data_type.is_none() && value.is_none() {
+            return refused(format!(
+                "ALTER COLUMN {column}: a column has no defaults and keeps its NULLs; write TYPE and a type, AS and an \
+                 expression, or both"
+            ));
+        }
+        if self.parser.peek_token_ref().token == Token::Comma {
+            return refused("one ALTER TABLE changes the type or the values of one column: write a statement for each");
+        }
+        Ok(WriteAction::AlterColumn { table, column, data_type, value })
     }
 
     /// Parses `verb [COLUMN] …, verb [COLUMN] …`.
@@ -622,6 +647,18 @@ impl Reader<'_> {
         match &self.parser.peek_token_ref().token {
             Token::SingleQuotedString(_) => self.parser.parse_literal_string(),
             _ => self.name(what),
+        }
+    }
+
+    fn restore(&mut self) -> Parsed<WriteAction> {
+        self.expect(&["RESTORE"])?;
+        self.take(&["TABLE"]);
+        let (table, at) = named_version(&mut self.parser, "the name of a table")?;
+        match at {
+            NamedVersion::Newest => {
+                refused("RESTORE: the version is missing; write RESTORE TABLE t AT (VERSION => 3) or AT (TAG => 'v1')")
+            }
+            at => Ok(WriteAction::Restore { table, at }),
         }
     }
 

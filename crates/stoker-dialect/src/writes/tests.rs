@@ -141,6 +141,21 @@ fn tables_and_columns_are_defined() {
     assert_eq!(write("ALTER TABLE t DROP COLUMN IF EXISTS a, DROP b"), dropped);
     let renamed = WriteAction::RenameColumn { table: named("t"), from: "a".into(), to: "B".into() };
     assert_eq!(write("ALTER TABLE t RENAME COLUMN a TO \"B\""), renamed);
+    let altered = |data_type: Option<&str>, value: Option<&str>| WriteAction::AlterColumn {
+        table: named("t"),
+        column: "a".into(),
+        data_type: data_type.map(Into::into),
+        value: value.map(Into::into),
+    };
+    assert_eq!(write("ALTER TABLE t ALTER COLUMN a TYPE DOUBLE PRECISION"), altered(Some("DOUBLE PRECISION"), None));
+    assert_eq!(write("ALTER TABLE t ALTER a SET DATA TYPE FLOAT[3]"), altered(Some("FLOAT[3]"), None));
+    assert_eq!(write("ALTER TABLE t ALTER a TYPE INT USING (b + 1)"), altered(Some("INT"), Some("(b + 1)")));
+    assert_eq!(write("ALTER TABLE t ALTER COLUMN a AS upper(b)"), altered(None, Some("upper(b)")));
+    let restored = |table: &str, at| WriteAction::Restore { table: named(table), at };
+    assert_eq!(write("RESTORE TABLE t AT (VERSION => 3)"), restored("t", NamedVersion::Number(3)));
+    assert_eq!(write("RESTORE t AT (TAG => 'v1')"), restored("t", NamedVersion::Tag("v1".into())));
+    let of_branch = "RESTORE TABLE t AT (BRANCH => 'dev', VERSION => 3)";
+    assert_eq!(write(of_branch), restored("t@dev", NamedVersion::Number(3)));
     assert_eq!(write("TRUNCATE t"), WriteAction::Truncate { table: named("t") });
     let dropped = |if_exists, cascades| WriteAction::DropTable { table: named("t"), if_exists, cascades };
     assert_eq!(write("DROP TABLE IF EXISTS t"), dropped(true, false));
@@ -213,7 +228,13 @@ fn what_is_not_supported_says_what_to_write() {
         ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY"),
         ("ALTER TABLE t ADD COLUMN a INT DEFAULT 3", "no defaults"),
         ("ALTER TABLE t ADD COLUMN a INT, DROP COLUMN b", "either adds, drops or renames"),
-        ("ALTER TABLE t ALTER COLUMN a TYPE INT", "ADD, DROP or RENAME"),
+        ("ALTER TABLE t ALTER COLUMN a", "write TYPE and a type, AS and an expression, or both"),
+        ("ALTER TABLE t ALTER COLUMN a TYPE", "the type of a column"),
+        ("ALTER TABLE t ALTER COLUMN a TYPE INT, ALTER COLUMN b TYPE INT", "a statement for each"),
+        ("ALTER TABLE t MODIFY a INT", "ADD, ALTER, DROP or RENAME COLUMN"),
+        ("RESTORE TABLE t", "the version is missing"),
+        ("RESTORE TABLE t AT (BRANCH => 'dev')", "the version is missing"),
+        ("RESTORE TABLE t TO VERSION 3", "the version is missing"),
         ("ALTER TABLE t RENAME TO s", "keeps its name"),
         ("CREATE VIEW v (a) AS SELECT 1", "those of its query"),
         ("CREATE VIEW v AS SELECT * FROM t WHERE a = $1", "no parameters"),

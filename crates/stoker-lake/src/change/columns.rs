@@ -1,46 +1,81 @@
-//! Changes of the columns of a table: columns are added with their values, dropped and renamed, without a rewrite of
-//! the others.
+//! Changes of the columns of a table, without a rewrite of the others: columns get values, are dropped and renamed.
+//!
+//! ```text
+//! add_columns ──────┐                                       ┌─ commit ──► a new version
+//! replace_columns ──┼─► NewColumns ──write──► data files ───┤
+//! fill_columns ─────┘                                       └─ end_fragment ──► ColumnDraft ──► a journal ──► adopt
+//! ```
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
-use lance_core::datatypes::Schema;
-use lance_table::format::{DataFile, Fragment};
+use lance_core::datatypes::{Field as LanceField, Schema};
+use lance_table::format::DataFile;
 use lance_table::transaction::Operation;
-use stoker_columns::{LOSSY_KEY, kind_of};
-use stoker_types::{TableName, to_usize};
+use stoker_columns::{LOSSY_KEY, index_columns};
+use stoker_types::TableName;
 
-use super::ChangeNote;
-use super::rewrite::{FragmentColumns, WrittenFiles, lance_columns};
-use crate::exact_commit::{ExactChange, IndifferentTo};
-use crate::row_id_set::row_offset;
-use crate::write::{check_names, conform, larger_losses, with_media_uncompressed};
+use super::rewrite::{FragmentColumns, Updates, WrittenFiles, lance_columns};
+use super::{ChangeNote, ids_of};
+use crate::exact_commit::{ExactChange, IndifferentTo, LostFiles};
+use crate::write::{check_names, larger_losses, with_media_uncompressed};
 use crate::{Error, FragmentDraft, LakeStore, Result, Table, WriteOptions};
 
 /// The most attempts to note the errors of lossy columns while others change the columns.
 const NOTE_ATTEMPTS_MAX: u32 = 20;
 
+/// What the rows get for which no values are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherRows {
+    /// There are none: all rows must get values, or none of them, which makes the columns NULL without a data file.
+    #[default]
+    Refused,
+    /// NULL. Columns that have no NULL, such as tensors, get zeros, and booleans without NULL get FALSE.
+    Null,
+}
+
+/// Where the columns go.
+pub(super) enum Placement {
+    /// Behind the others.
+    Added,
+    /// In the places of columns with the same names. The ids are those of the old columns.
+    Replaced(HashSet<i32>),
+    /// They are columns of the table: rows with values get these, and other rows keep theirs.
+    Filled,
+}
+
+/// The fragment whose values are being written.
+pub(super) enum Open {
+    /// Its values go to its files at once.
+    Files(FragmentColumns),
+    /// Its values wait until all of them are there, and are then written together with the old ones.
+    Values { fragment: u64, updates: Updates },
+}
+
 /// New columns of a table, whose values are written fragment by fragment and committed as one version.
-///
-/// All rows of the pinned version must get values, or none of them, which makes the columns NULL in all rows without a
-/// data file. Each fragment gets data files of its own for the new columns; the other columns are neither read nor
-/// written.
 pub struct NewColumns {
-    table: Table,
+    pub(super) table: Table,
     /// The new columns.
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     /// The new columns, with their ids in the table.
-    fields: Schema,
+    pub(super) fields: Schema,
     /// All columns of the table after the commit.
-    all: Schema,
-    page_bytes: usize,
-    open: Option<FragmentColumns>,
-    finished: HashMap<u64, Vec<DataFile>>,
+    pub(super) all: Schema,
+    pub(super) placement: Placement,
+    pub(super) page_bytes: usize,
+    /// One row with the values of rows without values; `None` if there must not be such rows.
+    pub(super) other_rows: Option<RecordBatch>,
+    /// The ids of the columns from which the values are computed; `None` for all columns.
+    pub(super) inputs: Option<HashSet<i32>>,
+    pub(super) open: Option<Open>,
+    pub(super) finished: HashMap<u64, Vec<DataFile>>,
     /// The number of rows that were written.
-    num_rows: u64,
-    written: WrittenFiles,
+    pub(super) num_rows: u64,
+    /// The files that are removed unless they are committed or become drafts.
+    pub(super) written: WrittenFiles,
+    pub(super) lost_files: LostFiles,
 }
 
 impl LakeStore {
@@ -51,39 +86,100 @@ impl LakeStore {
     /// [`Error::InvalidData`] for a reserved name; [`Error::InvalidRequest`] for a name that is taken or that Lance
     /// does not accept; [`Error::UnsafeStore`]; storage errors.
     pub async fn add_columns(&self, table: &Table, fields: &[Field], options: WriteOptions) -> Result<NewColumns> {
-        self.inner.check_atomic_create().await?;
-        let invalid = |reason: String| Error::InvalidRequest { attempted: adding(table), reason };
         let added = with_media_uncompressed(&ArrowSchema::new(fields.to_vec()));
         check_names(table.name(), &added)?;
         let mut names: HashSet<String> = table.schema().fields().iter().map(|field| field.name().clone()).collect();
         if let Some(twice) = added.fields().iter().find(|field| !names.insert(field.name().clone())) {
-            return Err(invalid(format!("there is a column {} already; choose another name", twice.name())));
-        }
-        if fields.is_empty() {
-            return Err(invalid("no column was given".into()));
+            let reason = format!("there is a column {} already; choose another name", twice.name());
+            return Err(Error::InvalidRequest { attempted: adding(table), reason });
         }
         let lance = |source: lance_core::Error| Error::storage(adding(table), source);
-        let mut all = table.dataset().schema().merge(added.as_ref()).map_err(lance)?;
+        let all = table.dataset().schema().merge(added.as_ref()).map_err(lance)?;
+        self.new_columns(table, &added, all, Placement::Added, options).await
+    }
+
+    /// Begins to replace columns of a table by others with the same names, at the same places. Their indexes are dropped
+    /// with the old columns. Older versions keep the old columns.
+    ///
+    /// # Errors
+    /// As for [`LakeStore::add_columns`]; [`Error::InvalidRequest`] for a column that does not exist, and for videos with
+    /// an index of their frames.
+    pub async fn replace_columns(&self, table: &Table, fields: &[Field], options: WriteOptions) -> Result<NewColumns> {
+        let attempted = || format!("replacing columns of table {}", table.snapshot());
+        let added = with_media_uncompressed(&ArrowSchema::new(fields.to_vec()));
+        check_names(table.name(), &added)?;
+        let names: Vec<String> = added.fields().iter().map(|field| field.name().clone()).collect();
+        check_columns(table, &names, attempted)?;
+        refuse_indexed_videos(table, &names, attempted)?;
+        let mut new = Schema::try_from(added.as_ref()).map_err(|source| Error::storage(attempted(), source))?;
+        new.fields.iter_mut().for_each(forget_ids);
+        let (mut all, mut replaced) = (table.dataset().schema().clone(), HashSet::new());
+        for new in new.fields {
+            for old in all.fields.iter_mut().filter(|old| old.name == new.name) {
+                replaced.extend(ids_of(old));
+                *old = new.clone();
+            }
+        }
+        self.new_columns(table, &added, all, Placement::Replaced(replaced), options).await
+    }
+
+    /// Begins to give some rows new values in columns of a table. Rows for which none are written keep their values.
+    /// Indexes do not answer for the fragments of these rows until they are optimised. The new values of a fragment, at most
+    /// 1 GiB, stay in memory until all of them are there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] for a column that does not exist, and for videos with an index of their frames;
+    /// [`Error::UnsafeStore`]; storage errors.
+    pub async fn fill_columns(&self, table: &Table, columns: &[String], options: WriteOptions) -> Result<NewColumns> {
+        let attempted = || format!("filling columns of table {}", table.snapshot());
+        check_columns(table, columns, attempted)?;
+        refuse_indexed_videos(table, columns, attempted)?;
+        table.refuse_blobs(columns.iter().map(String::as_str))?;
+        let schema = table.schema();
+        let fields: Vec<_> = schema.fields().iter().filter(|field| columns.contains(field.name())).cloned().collect();
+        let all = table.dataset().schema().clone();
+        self.new_columns(table, &Arc::new(ArrowSchema::new(fields)), all, Placement::Filled, options).await
+    }
+
+    async fn new_columns(
+        &self,
+        table: &Table,
+        columns: &SchemaRef,
+        mut all: Schema,
+        placement: Placement,
+        options: WriteOptions,
+    ) -> Result<NewColumns> {
+        self.inner.check_atomic_create().await?;
+        if columns.fields().is_empty() {
+            return Err(Error::InvalidRequest { attempted: adding(table), reason: "no column was given".into() });
+        }
+        let lance = |source: lance_core::Error| Error::storage(adding(table), source);
         // An index whose column is gone, of another writer, must not become one of a new column with the same id.
         let indexes = table.own_indexes().await?;
         let indexed = indexes.iter().flat_map(|index| index.fields.iter().copied()).max();
         let used = indexed.into_iter().chain([table.dataset().manifest().max_field_id()]).max();
         all.try_set_field_id(used).map_err(lance)?;
         all.validate().map_err(lance)?;
-        let fields = lance_columns(&all, &added);
+        let fields = lance_columns(&all, columns);
         Ok(NewColumns {
             table: table.clone(),
             schema: Arc::new(ArrowSchema::from(&fields)),
             fields,
             all,
+            placement,
             page_bytes: options.page_bytes,
+            other_rows: None,
+            inputs: None,
             open: None,
             finished: HashMap::new(),
             num_rows: 0,
             written: WrittenFiles::default(),
+            lost_files: LostFiles::Remove,
         })
     }
+}
 
+impl LakeStore {
     /// Drops columns of a table, with their indexes. Earlier versions keep them. Returns the new version.
     ///
     /// # Errors
@@ -159,134 +255,12 @@ impl LakeStore {
             operation: Operation::Project { schema, preserves_nullability: true },
             indifferent_to: IndifferentTo::Rows,
             files: Vec::new(),
+            lost_files: LostFiles::Remove,
             key: None,
             properties: note.properties.clone(),
         };
         Ok(self.commit_exactly(change).await?.version)
     }
-}
-
-impl NewColumns {
-    /// Writes the values of rows: those of row `n` of `values` for the row at the `n`th address. Rows come by ascending
-    /// address within a fragment, and fragments one after another. All new columns must be there; they are matched by
-    /// name.
-    ///
-    /// # Errors
-    /// [`Error::InvalidData`], which names the column and the row; [`Error::NotFound`] for a row that does not exist;
-    /// storage errors. After an error, the columns cannot be committed.
-    pub async fn write(&mut self, row_addrs: &[u64], values: &RecordBatch) -> Result<()> {
-        if row_addrs.len() != values.num_rows() {
-            let reason = format!("{} rows were named, but {} have values", row_addrs.len(), values.num_rows());
-            return Err(Error::InvalidData { table: self.table.name().to_string(), reason });
-        }
-        let values = conform(self.table.name(), &self.schema, values, self.num_rows)?;
-        let mut start = 0;
-        for addrs in row_addrs.chunk_by(|one, next| one >> 32 == next >> 32) {
-            let mut open = self.opened(addrs[0] >> 32).await?;
-            let offsets: Vec<u32> = addrs.iter().map(|addr| row_offset(*addr)).collect();
-            let written = open.write(&offsets, &values.slice(start, addrs.len())).await;
-            self.open = Some(open);
-            written?;
-            start += addrs.len();
-        }
-        self.num_rows += row_addrs.len() as u64;
-        Ok(())
-    }
-
-    /// Commits the columns. Returns the new version.
-    ///
-    /// # Errors
-    /// [`Error::InvalidData`] for rows without values; [`Error::Conflict`] if others changed rows or columns meanwhile;
-    /// storage errors. The table stays as it was. [`Error::OutcomeUnknown`] when nothing tells whether the commit took
-    /// effect.
-    pub async fn commit(mut self, note: &ChangeNote) -> Result<u64> {
-        let committed = self.try_commit(note).await;
-        self.abort().await;
-        committed
-    }
-
-    /// Discards the columns: their files are removed as far as the store allows.
-    pub async fn abort(self) {
-        if let Some(open) = self.open {
-            open.abort().await;
-        }
-        self.table.lake().remove_data_files(self.table.name(), self.written.take()).await;
-    }
-
-    /// Takes the files of a fragment, which are created if they do not exist.
-    async fn opened(&mut self, id: u64) -> Result<FragmentColumns> {
-        match self.open.take() {
-            Some(open) if open.fragment == id => return Ok(open),
-            Some(open) => self.finish_fragment(open).await?,
-            None => {}
-        }
-        if self.finished.contains_key(&id) {
-            let reason = format!("values of fragment {id} came after those of another one: give its rows together");
-            return Err(Error::InvalidData { table: self.table.name().to_string(), reason });
-        }
-        let Some(fragment) = self.table.dataset().get_fragment(to_usize(id)) else {
-            return Err(self.table.no_row(id << 32, "; there is no such fragment".into()));
-        };
-        let (table, schema, page_bytes) = (&self.table, &self.schema, self.page_bytes);
-        FragmentColumns::create(table, &fragment, schema, &self.fields, page_bytes, &self.written).await
-    }
-
-    async fn finish_fragment(&mut self, open: FragmentColumns) -> Result<()> {
-        let id = open.fragment;
-        self.finished.insert(id, open.finish().await?);
-        Ok(())
-    }
-
-    async fn try_commit(&mut self, note: &ChangeNote) -> Result<u64> {
-        if let Some(open) = self.open.take() {
-            self.finish_fragment(open).await?;
-        }
-        self.check_complete()?;
-        let with_files = |fragment: &Fragment| {
-            let mut fragment = fragment.clone();
-            fragment.files.extend(self.finished.get(&fragment.id).into_iter().flatten().cloned());
-            fragment
-        };
-        let operation = Operation::Merge {
-            fragments: self.table.dataset().fragments().iter().map(with_files).collect(),
-            schema: self.all.clone(),
-            preserves_nullability: self.schema.fields().iter().all(|field| field.is_nullable()),
-        };
-        let change = ExactChange {
-            base: &self.table,
-            operation,
-            indifferent_to: IndifferentTo::Nothing,
-            files: self.written.take(),
-            key: None,
-            properties: note.properties.clone(),
-        };
-        let lake = self.table.lake().clone();
-        Ok(lake.commit_exactly(change).await?.version)
-    }
-
-    /// Checks that all rows have values, or that none has and all may be null.
-    fn check_complete(&self) -> Result<()> {
-        let fail = |reason: String| Err(Error::InvalidData { table: self.table.name().to_string(), reason });
-        let fragments = self.table.fragments();
-        let mut with_rows = fragments.iter().filter(|fragment| fragment.num_rows > 0);
-        if self.finished.is_empty() {
-            let refuses = |field: &&Arc<Field>| !field.is_nullable() || kind_of(field).storage(field).refuses_nulls;
-            return match (with_rows.next(), self.schema.fields().iter().find(refuses)) {
-                (Some(_), Some(field)) => {
-                    fail(format!("column {} must not have nulls, but the rows have no values", field.name()))
-                }
-                _ => Ok(()),
-            };
-        }
-        match with_rows.find(|fragment| !self.finished.contains_key(&u64::from(fragment.id))) {
-            None => Ok(()),
-            Some(fragment) => fail(format!("the rows of fragment {} have no values for the new columns", fragment.id)),
-        }
-    }
-}
-
-fn adding(table: &Table) -> String {
-    format!("adding columns to table {}", table.snapshot())
 }
 
 /// Checks that a table has these columns.
@@ -296,4 +270,30 @@ fn check_columns(table: &Table, columns: &[String], attempted: impl Fn() -> Stri
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let reason = format!("it has no column {missing:?}; columns: {}", names.join(", "));
     Err(Error::InvalidRequest { attempted: attempted(), reason })
+}
+
+fn adding(table: &Table) -> String {
+    format!("adding columns to table {}", table.snapshot())
+}
+
+/// Removes the ids of a field and of all fields in it, so that it gets new ones.
+fn forget_ids(field: &mut LanceField) {
+    field.id = -1;
+    field.children.iter_mut().for_each(forget_ids);
+}
+
+/// Refuses columns of videos that have an index of their frames, and these indexes: one without the other is of no use.
+fn refuse_indexed_videos(table: &Table, columns: &[String], attempted: impl Fn() -> String) -> Result<()> {
+    let schema = table.schema();
+    let is_named = |name: &str| columns.iter().any(|column| column == name);
+    let found = index_columns(&schema).find(|(index, video)| is_named(index) || is_named(video));
+    match found {
+        None => Ok(()),
+        Some((index, video)) => Err(Error::InvalidRequest {
+            attempted: attempted(),
+            reason: format!(
+                "column {video} holds videos, and {index} the indexes of their frames: add a column of another name instead"
+            ),
+        }),
+    }
 }

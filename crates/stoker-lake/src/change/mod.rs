@@ -15,6 +15,7 @@
 //! [`Error::Conflict`], and the caller computes it again on the newest version.
 
 mod columns;
+mod new_columns;
 mod rewrite;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,11 +33,12 @@ use roaring::{RoaringBitmap, RoaringTreemap};
 use stoker_columns::kind_of;
 use stoker_types::{SnapshotRef, TableName, to_usize};
 
-pub use self::columns::NewColumns;
-use self::rewrite::{NewRow, Updates, WrittenFiles};
+pub use self::columns::{NewColumns, OtherRows};
+use self::rewrite::{NewRow, Updates};
+pub(crate) use self::rewrite::{WrittenFiles, batch_rows, bytes_of};
 use crate::commit::pause;
 use crate::damage::{caught, decode_error};
-use crate::exact_commit::{CommittedChange, ExactChange, IndifferentTo};
+use crate::exact_commit::{CommittedChange, ExactChange, IndifferentTo, LostFiles};
 use crate::row_id_set::row_offset;
 use crate::{CommitKey, Error, FragmentDraft, LakeStore, Result, Table, TableWriter, WriteOptions};
 
@@ -153,6 +155,7 @@ impl LakeStore {
                 operation: Operation::Delete { updated_fragments: Vec::new(), deleted_fragment_ids, predicate },
                 indifferent_to: IndifferentTo::Nothing,
                 files: Vec::new(),
+                lost_files: LostFiles::Remove,
                 key: None,
                 properties: changed.properties(note),
             };
@@ -275,7 +278,8 @@ impl RowChange {
             return Ok(changed);
         };
         let (files, properties) = (written.take(), changed.properties(note));
-        let change = ExactChange { base: &self.table, operation, indifferent_to, files, key, properties };
+        let lost_files = LostFiles::Remove;
+        let change = ExactChange { base: &self.table, operation, indifferent_to, files, lost_files, key, properties };
         Ok(Changed::of(&lake.commit_exactly(change).await?))
     }
 

@@ -8,18 +8,20 @@
 //! All rows of a fragment keep their addresses. So its new files have a value for each of its rows, deleted rows
 //! included.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::iter::repeat_n;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::UInt64Type;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray, UInt32Array, make_array,
+    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, RecordBatch, StringArray, UInt32Array,
+    make_array, new_null_array,
 };
+use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
-use arrow_schema::{ArrowError, DataType, Schema as ArrowSchema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema as ArrowSchema, SchemaRef};
 use arrow_select::take::take_record_batch;
 use futures::TryStreamExt as _;
 use lance::dataset::fragment::FileFragment;
@@ -27,8 +29,8 @@ use lance_core::datatypes::Schema;
 use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
-use stoker_columns::{fixed_row_bytes, index_columns, is_heavy};
-use stoker_types::to_usize;
+use stoker_columns::{fixed_row_bytes, index_columns, is_heavy, kind_of};
+use stoker_types::{TableName, to_usize};
 
 use crate::damage::{caught, decode_error};
 use crate::row_id_set::{fragment_id, row_offset};
@@ -53,11 +55,17 @@ const SPARE_BYTES: usize = 64 << 10;
 
 /// The names of the data files that were written for a change. They are removed unless the change is committed.
 #[derive(Default)]
-pub(super) struct WrittenFiles(Mutex<Vec<String>>);
+pub(crate) struct WrittenFiles(Mutex<Vec<String>>);
 
 impl WrittenFiles {
     pub fn add(&self, names: impl IntoIterator<Item = String>) {
         self.0.lock().extend(names);
+    }
+
+    /// Keeps files with these names.
+    pub fn forget<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let names: HashSet<&str> = names.into_iter().collect();
+        self.0.lock().retain(|name| !names.contains(name.as_str()));
     }
 
     /// Returns the names, which are not removed any more.
@@ -286,7 +294,8 @@ impl Table {
             let old = retype(&updates.schema, &batch).map_err(|source| Error::storage(self.updating(), source))?;
             let last = addrs.last().copied().unwrap_or(0);
             let (new, later) = left.split_at(left.partition_point(|row| row.row_addr <= last));
-            self.verify(&heavy, addrs, &old, new).await?;
+            let is_kept = |addr: u64| new.binary_search_by_key(&addr, |row| row.row_addr).is_err();
+            self.verify(&heavy, addrs, &old, &is_kept, || self.updating()).await?;
             let values = updates.merge(self, addrs, &old, new)?;
             let offsets: Vec<u32> = addrs.iter().map(|addr| row_offset(*addr)).collect();
             columns.write(&offsets, &values).await?;
@@ -299,7 +308,7 @@ impl Table {
     }
 
     /// Returns the checksums of the heavy ones of these columns, with the index of each column.
-    async fn checksums_of(&self, schema: &SchemaRef) -> Result<Vec<(usize, Arc<Checksums>)>> {
+    pub(crate) async fn checksums_of(&self, schema: &SchemaRef) -> Result<Vec<(usize, Arc<Checksums>)>> {
         let mut found = Vec::new();
         for (index, field) in schema.fields().iter().enumerate().filter(|(_, field)| is_heavy(field)) {
             found.extend(self.checksums(field.name()).await?.map(|checksums| (index, checksums)));
@@ -307,27 +316,30 @@ impl Table {
         Ok(found)
     }
 
-    /// Compares old values of heavy columns with their checksums, except for rows with new values. Lance compares light
-    /// columns with theirs when it reads them.
-    async fn verify(
+    /// Compares old values of heavy columns with their checksums, for the rows that keep these values. Lance compares
+    /// light columns with theirs when it reads them.
+    ///
+    /// # Errors
+    /// [`Error::DamagedRows`] that names the first row which differs; storage errors.
+    pub(crate) async fn verify(
         &self,
         heavy: &[(usize, Arc<Checksums>)],
         addrs: &[u64],
         old: &RecordBatch,
-        new: &[NewRow],
+        is_kept: &(dyn Fn(u64) -> bool + Sync),
+        attempted: impl Fn() -> String,
     ) -> Result<()> {
         for (index, checksums) in heavy {
             let Some(found) = row_checksums(old.column(*index)) else { continue };
             let expected = checksums.load(addrs).await?;
             for ((addr, expected), found) in addrs.iter().zip(expected).zip(found) {
-                let is_kept = || new.binary_search_by_key(addr, |row| row.row_addr).is_err();
-                if expected.is_some_and(|expected| expected != found) && is_kept() {
+                if expected.is_some_and(|expected| expected != found) && is_kept(*addr) {
                     let column = old.schema().field(*index).name().clone();
                     let reason = format!(
                         "column {column} of {} differs from its checksum: give the row a new value, or exclude it",
                         self.row_name(*addr)
                     );
-                    return Err(Error::DamagedRows { attempted: self.updating(), reason });
+                    return Err(Error::DamagedRows { attempted: attempted(), reason });
                 }
             }
         }
@@ -340,7 +352,7 @@ impl Table {
 }
 
 /// Data files with some columns of an existing fragment, with a value for each of its rows. Deleted rows get any valid
-/// value, because nobody reads it.
+/// value, because nobody reads it. [`FragmentColumns::with_other_rows`] says what other rows get that are left out.
 pub(super) struct FragmentColumns {
     table: Table,
     pub fragment: u64,
@@ -350,8 +362,10 @@ pub(super) struct FragmentColumns {
     files: FragmentFiles,
     /// The offset of the next row in the fragment.
     next: u64,
-    /// One row with the values of deleted rows; `None` before the first row.
+    /// One row with the values of rows that are left out; `None` before the first row.
     blank: Option<RecordBatch>,
+    /// Whether rows that are not deleted may be left out.
+    may_skip: bool,
 }
 
 impl FragmentColumns {
@@ -381,7 +395,13 @@ impl FragmentColumns {
             files,
             next: 0,
             blank: None,
+            may_skip: false,
         })
+    }
+
+    /// Gives rows that are left out the values of this row.
+    pub fn with_other_rows(self, row: RecordBatch) -> Self {
+        Self { blank: Some(row), may_skip: true, ..self }
     }
 
     /// The number of rows that are not deleted.
@@ -389,7 +409,8 @@ impl FragmentColumns {
         self.num_rows.saturating_sub(self.deleted.len())
     }
 
-    /// Writes rows. Their offsets in the fragment ascend from call to call; only deleted rows may be left out.
+    /// Writes rows. Their offsets in the fragment ascend from call to call; only deleted rows may be left out, unless other
+    /// rows have values.
     ///
     /// # Errors
     /// [`Error::InvalidData`] that names a row which is missing or out of order; storage errors.
@@ -426,7 +447,7 @@ impl FragmentColumns {
         self.write_parts(&mut parts).await
     }
 
-    /// Writes the deleted rows behind the last one, and closes the files.
+    /// Writes the rows that are left out behind the last one, and closes the files.
     pub async fn finish(mut self) -> Result<Vec<DataFile>> {
         let gap = self.gap_before(self.num_rows)?;
         match self.blank.clone() {
@@ -440,9 +461,12 @@ impl FragmentColumns {
         self.files.abort().await;
     }
 
-    /// The number of rows from the next one up to this offset. All of them are deleted.
+    /// The number of rows from the next one up to this offset. All of them may be left out.
     fn gap_before(&self, offset: u64) -> Result<u64> {
         let Some(gap) = offset.checked_sub(self.next) else { return Err(self.invalid(offset, "came out of order")) };
+        if self.may_skip {
+            return Ok(gap);
+        }
         let is_deleted = |row: u64| u32::try_from(row).is_ok_and(|row| self.deleted.contains(row));
         match (self.next..offset).find(|row| !is_deleted(*row)) {
             None => Ok(gap),
@@ -505,7 +529,7 @@ fn columns_of(table: &Table, values: &RecordBatch) -> Result<SchemaRef> {
 }
 
 /// The number of rows of a batch, so that it takes about as many bytes as other batches.
-fn batch_rows(schema: &ArrowSchema) -> usize {
+pub(crate) fn batch_rows(schema: &ArrowSchema) -> usize {
     let widths = schema.fields().iter().map(|field| fixed_row_bytes(field.data_type()));
     match widths.sum::<Option<usize>>() {
         Some(width) => (BATCH_BYTES / width.max(1)).clamp(1, BATCH_ROWS_MAX),
@@ -529,6 +553,42 @@ fn blank_row(values: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(values.schema(), values.columns().iter().map(blank).collect())
 }
 
+/// Returns one row for rows without values: NULL, and zero or FALSE in columns that have no NULL.
+///
+/// # Errors
+/// [`Error::InvalidData`] for a column without NULL whose values are not of a fixed size.
+pub(super) fn row_without_values(table: &TableName, schema: &SchemaRef) -> Result<RecordBatch> {
+    let value = |field: &FieldRef| {
+        if field.is_nullable() && !kind_of(field).storage(field).refuses_nulls {
+            return Ok(new_null_array(field.data_type(), 1));
+        }
+        zeros(field.data_type(), 1).map(make_array).ok_or_else(|| Error::InvalidData {
+            table: table.to_string(),
+            reason: format!("column {} has no NULL, so that all rows need a value", field.name()),
+        })
+    };
+    let columns = schema.fields().iter().map(value).collect::<Result<Vec<ArrayRef>>>()?;
+    RecordBatch::try_new(schema.clone(), columns)
+        .map_err(|source| Error::storage("making a row without values", source))
+}
+
+/// Returns zeros; `None` for types of variable size.
+fn zeros(data_type: &DataType, len: usize) -> Option<ArrayData> {
+    let builder = ArrayData::builder(data_type.clone()).len(len);
+    let builder = match data_type {
+        DataType::Boolean => builder.add_buffer(Buffer::from(vec![0_u8; len.div_ceil(8)])),
+        DataType::FixedSizeList(item, size) => {
+            builder.add_child_data(zeros(item.data_type(), len * usize::try_from(*size).ok()?)?)
+        }
+        other => {
+            // Aligned for all types, which a vector of bytes is not.
+            let bytes = len * other.primitive_width()?;
+            builder.add_buffer(Buffer::from_vec(vec![0_i128; bytes.div_ceil(16)]).slice_with_length(0, bytes))
+        }
+    };
+    builder.build().ok()
+}
+
 /// Copies a column whose arrays keep much more memory than its rows need.
 fn without_spare(column: &ArrayRef) -> ArrayRef {
     let needed = column.to_data().get_slice_memory_size().unwrap_or(0);
@@ -538,6 +598,7 @@ fn without_spare(column: &ArrayRef) -> ArrayRef {
     }
 }
 
-fn bytes_of(batch: &RecordBatch) -> usize {
+/// The bytes of the values of a batch.
+pub(crate) fn bytes_of(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }

@@ -145,6 +145,7 @@ impl LakeStore {
         };
         if !dry_run {
             self.clean_measured(name).await?;
+            self.clean_moves(&table).await?;
         }
         Ok(Some(CleanedTable {
             versions,

@@ -18,7 +18,8 @@ use stoker_types::ErrorKind;
 use super::data::{TestResult, latest, memory_lake, small, table_name};
 use crate::text::index_params;
 use crate::{
-    ChangeNote, CommitMode, Error, IndexKind, LakeStore, ROW_ADDR, RowIdSet, ScanRequest, Table, TextHits, TextSearch,
+    ChangeNote, CommitMode, CompactOptions, Error, IndexKind, LakeStore, ROW_ADDR, RowIdSet, ScanRequest, Table,
+    TextHits, TextSearch,
 };
 
 const WORDS: [&str; 12] =
@@ -263,6 +264,9 @@ async fn updated_texts_are_found_and_their_old_ones_are_not() -> TestResult {
     let mut dataset = latest(&lake, table.name()).await?.dataset().as_ref().clone();
     dataset.optimize_indices(&OptimizeOptions::merge(10)).await?;
     check(&latest(&lake, table.name()).await?, "updated, and indexed again").await?;
+    let done = lake.compact(table.name(), &CompactOptions::default(), &ChangeNote::default(), &|_| {}).await?;
+    assert!(done.num_fragments > 1 && done.indexes == ["title_idx"], "{done:?}");
+    check(&latest(&lake, table.name()).await?, "compacted").await?;
     Ok(())
 }
 

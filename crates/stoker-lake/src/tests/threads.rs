@@ -2,8 +2,8 @@
 
 use super::data::{memory_lake, schema, table_name};
 use crate::{
-    ChangeNote, Checksums, CommitMode, HeldVersions, IfExists, IndexKind, LakeStore, NewColumns, NewIndex, RangeReader,
-    RowChange, ScanRequest, Table, TableWriter, WriteOptions,
+    ChangeNote, Checksums, CommitMode, CompactOptions, HeldVersions, IfExists, IndexKind, LakeStore, NewColumns,
+    NewIndex, RangeReader, RowChange, ScanRequest, Table, TableWriter, WriteOptions,
 };
 
 fn is_send<T: Send>(_: T) {}
@@ -36,7 +36,7 @@ fn futures_are_send(
     is_send(change.commit(None, &ChangeNote::default()));
     is_send(lake.add_columns(table, &[], WriteOptions::default()));
     is_send(columns.write(&[], &batch));
-    is_send(columns.commit(&ChangeNote::default()));
+    is_send(columns.commit(None, &ChangeNote::default()));
     is_send(lake.drop_columns(table, &[], &ChangeNote::default()));
     is_send(lake.rename_column(table, "x", "y", &ChangeNote::default()));
     is_send(lake.truncate(&name, &ChangeNote::default()));
@@ -50,6 +50,7 @@ fn futures_are_send(
     is_send(lake.create_index(&name, &new, &|_| {}));
     is_send(lake.drop_index(&name, "x", true));
     is_send(lake.optimize_indexes(&name, None, &|_| {}));
+    is_send(lake.compact(&name, &CompactOptions::default(), &ChangeNote::default(), &|_| {}));
     is_send(table.measure_recall("x", &|_| {}));
     is_send(table.indexes());
     is_send(reader.read(0..1));

@@ -1,4 +1,4 @@
-//! Fragments that are written but not yet committed.
+//! Fragments, and new columns of fragments, that are written but not yet committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +62,47 @@ impl FragmentDraft {
     }
 }
 
+/// The data files of new columns of one fragment, which no version names yet. It can be serialized to JSON, for journals of
+/// columns that take long to compute. [`NewColumns::end_fragment`](crate::NewColumns::end_fragment) makes it, and
+/// [`NewColumns::adopt`](crate::NewColumns::adopt) takes it over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDraft {
+    /// The id of the fragment.
+    pub(crate) fragment: u64,
+    /// The ids that the files have for the columns and their nested fields, in the order of the columns.
+    pub(crate) fields: Vec<i32>,
+    /// What the values depend on.
+    pub(crate) source: String,
+    /// The files; none for a fragment whose rows need no values.
+    pub(crate) files: Vec<DataFile>,
+}
+
+impl ColumnDraft {
+    /// The id of the fragment.
+    pub fn fragment(&self) -> u64 {
+        self.fragment
+    }
+
+    /// The size of the files in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.file_size_bytes.get()).map(|bytes| bytes.get()).sum()
+    }
+
+    /// The files, for columns with these ids: others may have added columns meanwhile, with the ids that the files have.
+    /// `None` if there are more or fewer columns than in the files.
+    pub(crate) fn files_with(self, fields: &[i32]) -> Option<Vec<DataFile>> {
+        if fields.len() != self.fields.len() {
+            return None;
+        }
+        let new_id = |id: &i32| self.fields.iter().position(|old| old == id).map(|place| fields[place]);
+        let mut files = self.files;
+        for file in &mut files {
+            file.fields = file.fields.iter().map(new_id).collect::<Option<Vec<i32>>>()?.into();
+        }
+        Some(files)
+    }
+}
+
 /// Returns the columns of a table with the metadata that is to change because the fragments have larger errors: the name of each
 /// column, and its metadata.
 pub(crate) fn larger_losses(schema: &ArrowSchema, drafts: &[FragmentDraft]) -> BTreeMap<String, LossyColumn> {
@@ -94,6 +135,19 @@ impl LakeStore {
     /// # Errors
     /// Storage errors.
     pub async fn draft_exists(&self, name: &TableName, draft: &FragmentDraft) -> Result<bool> {
+        self.files_exist(name, &draft.fragment.files).await
+    }
+
+    /// Whether all files of a draft still exist, with the sizes that were written. One HEAD request for each file.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn column_draft_exists(&self, name: &TableName, draft: &ColumnDraft) -> Result<bool> {
+        self.files_exist(name, &draft.files).await
+    }
+
+    /// Returns whether data files exist, with the sizes that were written.
+    pub(crate) async fn files_exist(&self, name: &TableName, files: &[DataFile]) -> Result<bool> {
         let data = self.table_path(name).join("data");
         let exists = async |file: &DataFile| {
             let path = data.clone().join(file.path.as_str());
@@ -103,7 +157,7 @@ impl LakeStore {
                 Err(source) => Err(Error::storage(format!("looking for {path} in {}", self.inner.place), source)),
             }
         };
-        let found = try_join_all(draft.fragment.files.iter().map(exists)).await?;
+        let found = try_join_all(files.iter().map(exists)).await?;
         Ok(found.into_iter().all(|there| there))
     }
 }

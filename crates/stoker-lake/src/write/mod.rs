@@ -10,7 +10,7 @@ mod table_writer;
 pub(crate) use column_file::FragmentFiles;
 use conform::with_losses;
 pub(crate) use conform::{conform, retype};
-pub use draft::FragmentDraft;
+pub use draft::{ColumnDraft, FragmentDraft};
 pub(crate) use draft::{larger_losses, with_larger_losses};
 pub(crate) use page_buffer::compact;
 pub use schema::is_reserved_name;

@@ -32,6 +32,10 @@ const COMPRESSED_BYTES_MIN: u64 = 1 << 20;
 pub(super) const REWRITE: &str =
     "write the table again through Stoker (older versions stay as they are, indexes have to be built anew)";
 
+/// What to do about fragments that another program wrote, or that were written in small parts.
+pub(super) const COMPACT: &str =
+    "compact all fragments of the table through Stoker (older versions stay as they are, indexes follow)";
+
 /// A column with its survey and its layout.
 pub(super) struct ColumnCase<'a> {
     pub table: &'a Table,
@@ -86,6 +90,11 @@ impl ColumnCase<'_> {
     /// The treatment of a finding for which writing the table again is the remedy.
     fn rewrite(&self, cost: impl Into<String>) -> Treatment {
         Treatment::new(cost, REWRITE, Some(example::rewrite_all(self.table.name().as_str())))
+    }
+
+    /// The treatment of a finding for which writing all fragments again is the remedy.
+    fn compact(&self, cost: impl Into<String>) -> Treatment {
+        Treatment::new(cost, COMPACT, Some(example::compact_all(self.table.name().as_str())))
     }
 
     /// The finding about the type of the column, if there is one.
@@ -323,7 +332,7 @@ impl ColumnCase<'_> {
         }
         let what = format!("its rows have no checksums ({})", self.in_fragments(&self.survey.unchecked));
         let mut treatment =
-            self.rewrite("bytes that storage damages are not noticed: reads of these rows are not verified");
+            self.compact("bytes that storage damages are not noticed: reads of these rows are not verified");
         treatment.remedy += "; other writers, and Lance's own compaction, keep no checksums";
         Some(self.finding("no_checksums", what, treatment))
     }
@@ -337,7 +346,7 @@ impl ColumnCase<'_> {
         }
         let what = format!("its bytes are in {pieces} pieces of {} KiB on average", (bytes / pieces.max(1)) >> 10);
         let cost = "each piece is a request, which takes an object store about as long as sending 1 MiB";
-        Some(self.finding("small_pieces", what, self.rewrite(cost)))
+        Some(self.finding("small_pieces", what, self.compact(cost)))
     }
 
     fn of_neighbours(&self) -> Option<Finding> {
@@ -351,7 +360,7 @@ impl ColumnCase<'_> {
              other columns may separate its pages",
             self.layout.num_chunks
         );
-        let mut treatment = self.rewrite(cost);
+        let mut treatment = self.compact(cost);
         treatment.remedy += "; Stoker gives each heavy column a file of its own";
         Some(self.finding("shared_file", format!("its data files hold {others}"), treatment))
     }

@@ -16,6 +16,16 @@ pub(super) fn rewrite(table: &str, select: &str) -> String {
     format!("lake.create_table({table:?}, lake.sql({select:?}), mode=\"overwrite\")")
 }
 
+/// Python that joins small fragments and leaves deleted rows out.
+pub(super) fn compact(table: &str) -> String {
+    format!("lake.table({table:?}).compact()")
+}
+
+/// Python that writes all fragments of the table again.
+pub(super) fn compact_all(table: &str) -> String {
+    format!("lake.table({table:?}).compact(rewrite_all=True)")
+}
+
 /// Python that writes the table again unchanged.
 pub(super) fn rewrite_all(table: &str) -> String {
     rewrite(table, &format!("SELECT * FROM {}", quoted(table)))

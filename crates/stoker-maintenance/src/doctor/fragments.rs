@@ -16,6 +16,10 @@ const BYTES_MIN: u64 = 64 << 20;
 /// tenth of the wanted ones.
 const DELETED_DIVISOR: u64 = 10;
 
+/// What a compaction does.
+const COMPACTION: &str = "checksums stay and indexes follow, and older versions keep their fragments. Lance's own \
+                          compaction drops the checksums";
+
 /// All findings about the fragments of a table.
 pub(super) fn findings(table: &Table) -> Vec<Finding> {
     [deleted_rows(table), small_fragments(table)].into_iter().flatten().collect()
@@ -28,18 +32,14 @@ fn deleted_rows(table: &Table) -> Option<Finding> {
         return None;
     }
     let share = deleted as f64 * 100.0 / stored as f64;
-    let remedy = format!(
-        "write the table again; older versions keep the rows, and indexes have to be built anew. {} drops them too, \
-         and Stoker's checksums with them",
-        compaction(table)
-    );
+    let remedy = format!("compact the table: {COMPACTION}");
     Some(Finding {
         column: None,
         code: "deleted_rows".into(),
         what: format!("{deleted} of {stored} rows are deleted ({share:.0} %)"),
         cost: "their bytes stay in the files: large reads include these bytes or are split around them".into(),
         remedy,
-        example: Some(example::rewrite_all(table.name().as_str())),
+        example: Some(example::compact(table.name().as_str())),
     })
 }
 
@@ -49,11 +49,7 @@ fn small_fragments(table: &Table) -> Option<Finding> {
     if num < FRAGMENTS_MIN || rows >= ROWS_MIN || bytes >= BYTES_MIN {
         return None;
     }
-    let remedy = format!(
-        "append more rows at once, and write the table again to join its fragments; indexes have to be built anew. \
-         {} joins them too, and drops Stoker's checksums",
-        compaction(table)
-    );
+    let remedy = format!("append more rows at once, and compact the table: {COMPACTION}");
     Some(Finding {
         column: None,
         code: "small_fragments".into(),
@@ -61,11 +57,6 @@ fn small_fragments(table: &Table) -> Option<Finding> {
         cost: "each has files of its own: their footers are read before the first batch, and no read spans two files"
             .into(),
         remedy,
-        example: Some(example::rewrite_all(table.name().as_str())),
+        example: Some(example::compact(table.name().as_str())),
     })
-}
-
-/// The call of pylance that compacts a table.
-fn compaction(table: &Table) -> String {
-    format!("lance.dataset({:?}).optimize.compact_files()", table.uri())
 }

@@ -3,7 +3,7 @@
 use stoker_lake::{FragmentTally, Table};
 use stoker_types::Finding;
 
-use super::column::REWRITE;
+use super::column::COMPACT;
 use super::example;
 
 /// The maximum number of columns that the finding names.
@@ -25,9 +25,9 @@ pub(super) fn finding(table: &Table, columns: &[(String, FragmentTally)]) -> Opt
         what: format!("light columns have no checksums in {most} of {all} fragments: {}{more}", names.join(", ")),
         cost: "bytes that storage damages are not noticed: wrong labels, ids and texts are delivered".into(),
         remedy: format!(
-            "{REWRITE}; rows that Stoker appends have checksums. Other writers, earlier versions of Stoker, and Lance's own \
+            "{COMPACT}; rows that Stoker appends have checksums. Other writers, earlier versions of Stoker, and Lance's own \
              compaction, make none"
         ),
-        example: Some(example::rewrite_all(table.name().as_str())),
+        example: Some(example::compact_all(table.name().as_str())),
     })
 }

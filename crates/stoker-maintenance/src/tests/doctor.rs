@@ -14,7 +14,7 @@ use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{NewColumnTransform, WriteParams};
 use lance_file::version::LanceFileVersion;
 use stoker_columns::{HEAVY_KEY, KIND_ENCODED_IMAGE, KIND_KEY};
-use stoker_lake::{ChangeNote, CommitMode, DenseProbe, LakeStore, Table, WriteOptions};
+use stoker_lake::{ChangeNote, CommitMode, CompactOptions, DenseProbe, LakeStore, Table, WriteOptions};
 use stoker_types::{Diagnosis, Finding, Verdict};
 
 use super::data::{
@@ -212,8 +212,10 @@ async fn compaction_by_lance_drops_checksums() -> TestResult {
     assert_eq!((verdict, codes(&findings)), (Verdict::Dense, vec!["no_checksums", "shared_file"]));
     assert_eq!(findings[0].what, "its rows have no checksums (its one fragment)");
     assert_eq!(findings[1].what, "its data files hold 2 other columns");
-    let mended = "lake.create_table(\"t\", lake.sql(\"SELECT * FROM t\"), mode=\"overwrite\")";
-    assert_eq!(example(&findings, "no_checksums"), mended);
+    assert_eq!(example(&findings, "no_checksums"), "lake.table(\"t\").compact(rewrite_all=True)");
+    let options = CompactOptions { rewrites_all: true, ..CompactOptions::default() };
+    lake.compact(&name, &options, &ChangeNote::default(), &|_| {}).await?;
+    assert_eq!(about_x(&latest(&lake, &name).await?).await?, (Verdict::Dense, Vec::new()));
     Ok(())
 }
 
@@ -232,6 +234,9 @@ async fn deleted_rows_and_small_fragments_are_findings_about_the_table() -> Test
     assert_eq!(findings[0].what, "16 of 64 rows are deleted (25 %)");
     assert!(findings[1].what.starts_with("there are 32 fragments, of 1 rows and "), "{}", findings[1]);
     assert!(findings.iter().all(|finding| finding.to_string().starts_with("table [")));
+    assert_eq!(example(&findings, "small_fragments"), "lake.table(\"t\").compact()");
+    lake.compact(&name, &CompactOptions::default(), &ChangeNote::default(), &|_| {}).await?;
+    assert_eq!(about_x(&latest(&lake, &name).await?).await?, (Verdict::Dense, Vec::new()));
     Ok(())
 }
 

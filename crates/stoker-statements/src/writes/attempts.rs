@@ -19,18 +19,23 @@ const WAIT_FIRST: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_millis(1_280);
 
 /// The evaluations of a statement.
-pub(super) struct Attempts<'a> {
-    environment: &'a Environment,
+pub(crate) struct Attempts {
+    environment: Environment,
     num_conflicts: u32,
     key: String,
     /// The version of the table that the first evaluation began with; 0 before it.
     since_version: u64,
 }
 
-impl<'a> Attempts<'a> {
-    pub fn new(environment: &'a Environment) -> Self {
+impl Attempts {
+    pub fn new(environment: &Environment) -> Self {
         let (high, low) = (environment.random.number(), environment.random.number());
-        Self { environment, num_conflicts: 0, key: format!("statement-{high:016x}{low:016x}"), since_version: 0 }
+        Self {
+            environment: environment.clone(),
+            num_conflicts: 0,
+            key: format!("statement-{high:016x}{low:016x}"),
+            since_version: 0,
+        }
     }
 
     /// The idempotency key of the statement's commit, which is the same in all evaluations.

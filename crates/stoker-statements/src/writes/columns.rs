@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
 use futures::TryStreamExt as _;
-use stoker_columns::kind_of;
+use stoker_columns::{MASK_KEY, kind_of};
 use stoker_dialect::{AddedColumn, QualifiedName, Target};
 use stoker_lake::{NewColumns, Table, WriteOptions};
 use stoker_sql::SqlQuery;
@@ -12,8 +12,8 @@ use stoker_types::StatementOutcome;
 
 use super::assignment::{RowNames, assign_all};
 use super::create_table::stored_field;
-use super::rows::{address_of, addresses, rows_of};
-use super::{Execution, counted, outcome, types};
+use super::rows::{address_of, addresses, assigned_columns, rows_of};
+use super::{Execution, counted, outcome, quoted, types};
 use crate::{Error, Result, table_name};
 
 /// Executes `ALTER TABLE … ADD COLUMN`. All columns become one version.
@@ -60,7 +60,8 @@ async fn add_once(
 ) -> Result<(u64, u64)> {
     let query = match columns.iter().any(|column| column.value.is_some()) {
         true => {
-            let sql = values_query(target, table, columns);
+            let values = columns.iter().filter_map(|column| column.value.as_deref());
+            let sql = values_query(target, table, values);
             Some(execution.engine.query_of_statement(&sql, execution.params, &table.snapshot()).await?)
         }
         false => {
@@ -81,14 +82,13 @@ async fn add_once(
             }
         },
     };
-    Ok((added.commit(&execution.note("")).await?, num_rows))
+    Ok((added.commit(None, &execution.note("")).await?, num_rows))
 }
 
-/// The query of the values of the columns that have an expression, by row address. The address is the first column.
-fn values_query(target: &Target, table: &Table, columns: &[&AddedColumn]) -> String {
+/// The query of the values of expressions, by row address. The address is the first column.
+fn values_query<'a>(target: &Target, table: &Table, values: impl Iterator<Item = &'a str>) -> String {
     let address = address_of(target);
-    let values = columns.iter().filter_map(|column| column.value.as_ref()).enumerate();
-    let values: String = values.map(|(index, value)| format!(", ({value}) AS c{index}")).collect();
+    let values: String = values.enumerate().map(|(index, value)| format!(", ({value}) AS c{index}")).collect();
     format!("SELECT {address}{values} FROM {} ORDER BY {address}", rows_of(target, table.name()))
 }
 
@@ -139,6 +139,87 @@ async fn write(
         execution.tell_rows("writing the values", num_rows);
     }
     Ok(num_rows)
+}
+
+/// Executes `ALTER TABLE … ALTER COLUMN`: the column gets another type, other values or both, at the same place.
+pub(super) async fn alter(
+    execution: Execution<'_>,
+    table: &QualifiedName,
+    column: &str,
+    data_type: Option<&str>,
+    value: Option<&str>,
+) -> Result<StatementOutcome> {
+    let name = table_name(table)?;
+    let target = Target { name: table.clone(), ..Target::default() };
+    let mut attempts = execution.attempts();
+    loop {
+        let table = attempts.table(execution, &name).await?;
+        match alter_once(execution, &table, &target, column, data_type, value).await {
+            Ok((version, num_rows, indexes)) => {
+                let mut message = match data_type {
+                    Some(data_type) => format!("column {column} has the type {data_type}"),
+                    None => format!("column {column} has new values"),
+                };
+                message += &format!(", with values in {}", counted(num_rows, "row"));
+                if !indexes.is_empty() {
+                    message += &format!("; its indexes are gone, build them again: {}", indexes.join(", "));
+                }
+                return Ok(outcome(&name, version, Some(num_rows), message));
+            }
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
+/// Returns the new version, the number of rows, and the indexes that were dropped.
+async fn alter_once(
+    execution: Execution<'_>,
+    table: &Table,
+    target: &Target,
+    column: &str,
+    data_type: Option<&str>,
+    value: Option<&str>,
+) -> Result<(u64, u64, Vec<String>)> {
+    let old = assigned_columns(execution, table, [&column.to_string()])?;
+    let old = old.field(0);
+    if value.is_none() {
+        execution.refuse_params()?;
+    }
+    let own = quoted(column);
+    let sql = values_query(target, table, std::iter::once(value.unwrap_or(&own)));
+    let query = execution.engine.query_of_statement(&sql, execution.params, &table.snapshot()).await?;
+    let found = query.schema();
+    let field = match (data_type, found.fields().get(1)) {
+        (Some(data_type), _) => types::column(column, data_type, old.is_nullable())?,
+        (None, Some(found)) => {
+            let named = found.as_ref().clone().with_name(column).with_nullable(old.is_nullable());
+            let field = stored_field(execution.kind, &named)?;
+            kind_of(&field).canonical(&field)
+        }
+        (None, None) => return Err(Error::internal("a column without type has no values")),
+    };
+    let field = with_mask_of(old, field);
+    let indexes = table.indexes().await?;
+    let indexes = indexes.into_iter().filter(|index| index.columns.iter().any(|indexed| indexed == column));
+    let indexes = indexes.map(|index| index.name).collect();
+    let schema: SchemaRef = Arc::new(Schema::new(vec![field.clone()]));
+    let mut replaced = execution.lake().replace_columns(table, &[field], WriteOptions::default()).await?;
+    let num_rows = match write(execution, &mut replaced, &query, &schema, &[Some(1)]).await {
+        Ok(num_rows) => num_rows,
+        Err(error) => {
+            replaced.abort().await;
+            return Err(error);
+        }
+    };
+    Ok((replaced.commit(None, &execution.note("")).await?, num_rows, indexes))
+}
+
+/// A new column with the mask of the old one, whose rows without a value stay rows without a value.
+fn with_mask_of(old: &Field, new: Field) -> Field {
+    let Some(mask) = old.metadata().get(MASK_KEY).cloned() else { return new };
+    let mut metadata = new.metadata().clone();
+    metadata.insert(MASK_KEY.into(), mask);
+    new.with_metadata(metadata)
 }
 
 /// Executes `ALTER TABLE … DROP COLUMN`. All columns are dropped by one version.

@@ -42,7 +42,7 @@ async fn columns_that_cannot_be_changed_are_refused() -> TestResult {
         let values = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![values])?;
         let addrs: Vec<u64> = rows.into_iter().map(address).collect();
         match columns.write(&addrs, &values).await {
-            Ok(()) => Ok::<_, Failure>(columns.commit(&note).await),
+            Ok(()) => Ok::<_, Failure>(columns.commit(None, &note).await),
             Err(error) => {
                 columns.abort().await;
                 Ok(Err(error))
@@ -61,7 +61,7 @@ async fn columns_that_cannot_be_changed_are_refused() -> TestResult {
         refused(with_values(number("m", true), rows).await?, message);
     }
     let tensor = [tensor("x", DataType::UInt8, &[1_500]).with_nullable(true)];
-    let nulls = lake.add_columns(&table, &tensor, small(5, 1_000)).await?.commit(&note).await;
+    let nulls = lake.add_columns(&table, &tensor, small(5, 1_000)).await?.commit(None, &note).await;
     refused(nulls, "column x must not have nulls");
     assert_eq!(latest(&lake, &table_name("t")).await?.version(), 1);
     Ok(())
@@ -78,7 +78,10 @@ async fn a_new_column_has_no_index_of_a_dropped_one() -> TestResult {
     before.create_index(&["n"], IndexType::BTree, None, &ScalarIndexParams::default(), true).await?;
     lake.truncate(&name, &note).await?;
     let table = latest(&lake, &name).await?;
-    lake.add_columns(&table, &[Field::new("m", DataType::Int64, true)], small(5, 1_000)).await?.commit(&note).await?;
+    lake.add_columns(&table, &[Field::new("m", DataType::Int64, true)], small(5, 1_000))
+        .await?
+        .commit(None, &note)
+        .await?;
     let table = latest(&lake, &name).await?;
     let id = table.dataset().schema().field("m").ok_or("a column")?.id;
     let indexes = table.dataset().load_indices().await?;

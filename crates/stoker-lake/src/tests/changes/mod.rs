@@ -5,4 +5,5 @@ mod compared;
 mod counters;
 mod indexed;
 mod model;
+mod new_columns;
 mod whole_tables;

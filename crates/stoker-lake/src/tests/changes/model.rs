@@ -282,7 +282,7 @@ impl Model {
             }
             values.extend(rows.iter().zip(new).map(|((_, row), new)| (id(row), new[&name].clone())));
         }
-        assert_eq!(columns.commit(&ChangeNote::default()).await?, table.version() + 1);
+        assert_eq!(columns.commit(None, &ChangeNote::default()).await?, table.version() + 1);
         for row in &mut self.rows {
             let value = if are_null { Value::Null } else { values[&id(row)].clone() };
             row.insert(name.clone(), value);
