@@ -111,7 +111,7 @@ def test_the_type_is_that_of_the_values(table: stoker.Table, compute: Callable[[
 def test_a_declared_type_casts_the_values(table: stoker.Table) -> None:
     added = table.add_column("c", lambda batch: batch["id"] * 0.5, columns="id", data_type="REAL")
     assert added.schema.field("c").type == pa.float32()
-    with pytest.raises(stoker.InvalidRequestError, match=r"column d, the row whose row_id is 30.*300 does not fit"):
+    with pytest.raises(stoker.InvalidRequestError, match=rf"column d, the row whose row_id is {3 << 32}.*300 does not fit"):
         table.add_column("d", lambda batch: batch["id"] * 10, columns="id", data_type="TINYINT", where="id = 30")
     assert "d" not in table._lake.table("t").schema.names
 
@@ -122,11 +122,10 @@ def test_mistakes_name_the_rows(table: stoker.Table) -> None:
             raise ZeroDivisionError("no such luck")
         return batch["id"]
 
-    second = 3 << 32
     with pytest.raises(stoker.InvalidRequestError) as raised:
         table.add_column("c", failing, columns="id", batch_size=10)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    for part in ("column c of table t version 2", "ZeroDivisionError: no such luck", str(second + 1), "kept for"):
+    for part in ("column c of table t version 2", "ZeroDivisionError: no such luck", f"row ids {(2 << 32) + 1} to {(3 << 32) + 2}:", "kept for"):
         assert part in str(raised.value), part
 
     def changing(batch: Any) -> Any:
@@ -270,8 +269,8 @@ def test_a_call_goes_on_after_an_exception(table: stoker.Table) -> None:
         table.add_column("emb", compute, columns="id", batch_size=5, resume_key="v1")
     broken = False
     added = table.add_column("emb", compute, columns="id", batch_size=5, resume_key="v1", progress=told.append)
-    # The fragments of rows 0 to 29 were finished; rows 30 to 34 were of the one under way.
-    assert {row for row, num in calls.items() if num > 1} == {30, 31, 32, 33, 34}
+    # The fragments of rows 0 to 29 were finished; rows 30 to 32 were of the one under way.
+    assert {row for row, num in calls.items() if num > 1} == {30, 31, 32}
     assert set(calls.values()) == {1, 2}
     assert (told[0].done, told[0].total, told[-1].done) == (27, 47, 47)
     for row, (emb,) in rows_of(added, "emb").items():
@@ -337,7 +336,7 @@ def test_others_change_the_table_meanwhile(table: stoker.Table) -> None:
     others = stoker.connect(table._lake.target)
     calls: Counter[int] = Counter()
     changes: list[Callable[[], object]] = [
-        lambda: others.table("t").append(columns_of(range(50, 55))),
+        lambda: others.table("t").append({**columns_of(range(50, 55)), "other": pa.nulls(5, pa.int64())}),
         lambda: others.table("t").delete("id IN (5, 44)"),
         lambda: others.table("t").update({"name": "other"}, "id = 12"),
         lambda: others.table("t").add_column("other", sql="id + 1"),
@@ -372,7 +371,9 @@ def test_changed_inputs_and_moved_rows_are_computed_again(table: stoker.Table) -
 
     def compute(batch: Any) -> Any:
         calls.update(batch["name"])
-        if changes and "row 40" in batch["name"]:
+        # The last row of the table, and then the row that was changed meanwhile.
+        last = "row 49" if len(changes) == 2 else "changed"
+        if changes and last in batch["name"]:
             changes.pop()()
         return [f"<{name}>" for name in batch["name"]]
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, SchemaRef};
+use lance_core::datatypes::Field as LanceField;
 use lance_table::format::Fragment;
 use lance_table::format::overlay::TOMBSTONE_FIELD_ID;
 use lance_table::transaction::{Operation, UpdateMode, UpdatedFragmentOffsets};
@@ -22,6 +23,11 @@ use crate::exact_commit::{ExactChange, IndifferentTo, LostFiles};
 use crate::row_id_set::row_offset;
 use crate::write::conform;
 use crate::{ColumnDraft, CommitKey, Error, Result, Table};
+
+/// The ids that drafts of new columns choose from, and their distance from the ids that are in use. Other columns get the ids
+/// right behind those.
+const DRAFT_IDS: u64 = 1 << 16;
+const DRAFT_ID_DISTANCE: i32 = 1 << 10;
 
 impl NewColumns {
     /// Says what the rows get for which no values are written. The default is [`OtherRows::Refused`]. Filled columns keep
@@ -38,20 +44,44 @@ impl NewColumns {
     }
 
     /// Makes the columns ones whose finished fragments are kept as drafts in a journal, for another attempt. The values are
-    /// computed from these columns; `None` means that they may depend on all columns.
-    #[must_use]
-    pub fn with_drafts(mut self, inputs: Option<&[String]>) -> Self {
+    /// computed from these columns; `None` means that they may depend on all columns. The new columns get ids from
+    /// `first_id` on ([`Table::id_for_drafts`]), so that drafts have the same ids in all attempts, although others add
+    /// columns meanwhile. If others have these ids, no draft fits.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn with_drafts(mut self, inputs: Option<&[String]>, first_id: i32) -> Result<Self> {
         let schema = self.table.dataset().schema();
         let ids = |names: &[String]| {
             let fields = schema.fields.iter().filter(|field| names.contains(&field.name));
             fields.flat_map(ids_of).collect::<HashSet<i32>>()
         };
         self.inputs = inputs.map(ids);
-        if let (Placement::Filled, Some(inputs)) = (&self.placement, &mut self.inputs) {
-            inputs.extend(self.fields.fields.iter().flat_map(ids_of));
+        if let Placement::Filled = self.placement {
+            if let Some(inputs) = &mut self.inputs {
+                inputs.extend(self.fields.fields.iter().flat_map(ids_of));
+            }
+        } else {
+            self.move_ids(first_id).await?;
         }
         self.lost_files = LostFiles::Keep;
-        self
+        Ok(self)
+    }
+
+    /// Gives the new columns ids from `first_id` on, unless one of these is in use.
+    async fn move_ids(&mut self, first_id: i32) -> Result<()> {
+        let own = self.field_ids();
+        let Some(first) = own.iter().min().copied() else { return Ok(()) };
+        let moved: HashMap<i32, i32> =
+            own.iter().filter_map(|id| Some((*id, (id - first).checked_add(first_id)?))).collect();
+        let used = self.table.used_field_ids().await?;
+        if moved.len() < own.len() || moved.values().any(|id| used.contains(id)) {
+            return Ok(());
+        }
+        for fields in [&mut self.fields.fields, &mut self.all.fields] {
+            fields.iter_mut().for_each(|field| change_ids(field, &moved));
+        }
+        Ok(())
     }
 
     /// The table, at the version whose rows get values.
@@ -128,19 +158,15 @@ impl NewColumns {
     }
 
     /// Takes over a draft, whose fragment then has its values. Returns whether it fits: not if the fragment is gone, or if
-    /// the values from which it was computed have changed since, or if the columns have other types.
+    /// the values from which it was computed have changed since, or if others have the
+    /// ids of the columns.
     pub fn adopt(&mut self, draft: ColumnDraft) -> bool {
         let source = u32::try_from(draft.fragment).ok().and_then(|fragment| self.source_of(fragment).ok());
-        let fits = source.is_some_and(|source| source == draft.source);
-        let (fragment, fields) = (draft.fragment, self.field_ids());
-        let files = if fits { draft.files_with(&fields) } else { None };
-        match files {
-            Some(files) => {
-                self.finished.insert(fragment, files);
-                true
-            }
-            None => false,
+        let fits = source.is_some_and(|source| source == draft.source) && draft.fields == self.field_ids();
+        if fits {
+            self.finished.insert(draft.fragment, draft.files);
         }
+        fits
     }
 
     /// Commits the columns. Returns the new version. With a key, an earlier commit of the same key is looked up first, and
@@ -344,6 +370,37 @@ impl NewColumns {
         let rows = fragment.physical_rows.unwrap_or(0);
         Ok(format!("{rows} rows; {} overlays; {}", fragment.overlays.len(), files.join("; ")))
     }
+}
+
+impl Table {
+    /// Returns an id for the first one of new columns whose drafts outlast changes of others: one that columns which others add
+    /// are not going to get. `random` is any number.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub async fn id_for_drafts(&self, random: u64) -> Result<i32> {
+        let last = self.used_field_ids().await?.into_iter().max().unwrap_or(0);
+        let distance = DRAFT_ID_DISTANCE + (random % DRAFT_IDS) as i32;
+        Ok(last.checked_add(distance).unwrap_or(last))
+    }
+
+    /// The ids of all columns of the table, of those whose values are still in its files, and of those that its indexes name.
+    async fn used_field_ids(&self) -> Result<HashSet<i32>> {
+        let mut ids: HashSet<i32> = self.dataset().schema().fields.iter().flat_map(ids_of).collect();
+        for fragment in self.dataset().fragments().iter() {
+            ids.extend(fragment.files.iter().flat_map(|file| file.fields.iter().copied()));
+        }
+        ids.extend(self.own_indexes().await?.iter().flat_map(|index| index.fields.iter().copied()));
+        Ok(ids)
+    }
+}
+
+/// Gives a field and the fields in it new ids.
+fn change_ids(field: &mut LanceField, ids: &HashMap<i32, i32>) {
+    for id in [&mut field.id, &mut field.parent_id] {
+        *id = ids.get(id).copied().unwrap_or(*id);
+    }
+    field.children.iter_mut().for_each(|child| change_ids(child, ids));
 }
 
 impl Open {

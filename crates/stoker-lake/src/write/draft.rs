@@ -87,20 +87,6 @@ impl ColumnDraft {
     pub fn bytes(&self) -> u64 {
         self.files.iter().filter_map(|file| file.file_size_bytes.get()).map(|bytes| bytes.get()).sum()
     }
-
-    /// The files, for columns with these ids: others may have added columns meanwhile, with the ids that the files have.
-    /// `None` if there are more or fewer columns than in the files.
-    pub(crate) fn files_with(self, fields: &[i32]) -> Option<Vec<DataFile>> {
-        if fields.len() != self.fields.len() {
-            return None;
-        }
-        let new_id = |id: &i32| self.fields.iter().position(|old| old == id).map(|place| fields[place]);
-        let mut files = self.files;
-        for file in &mut files {
-            file.fields = file.fields.iter().map(new_id).collect::<Option<Vec<i32>>>()?.into();
-        }
-        Some(files)
-    }
 }
 
 /// Returns the columns of a table with the metadata that is to change because the fragments have larger errors: the name of each

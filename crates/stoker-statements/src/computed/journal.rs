@@ -32,6 +32,8 @@ pub(super) struct Begun {
     pub key: String,
     /// The newest version of the table at that time.
     pub version: u64,
+    /// The id of the first column, so that drafts fit in all attempts.
+    pub first_id: i32,
 }
 
 /// A fragment that is finished.

@@ -148,7 +148,8 @@ impl ColumnJob {
             check(&column, &table, "")?;
         }
         let (high, low) = (environment.random.number(), environment.random.number());
-        let own = Begun { key: format!("column-{high:016x}{low:016x}"), version: table.version() };
+        let first_id = table.id_for_drafts(high).await?;
+        let own = Begun { key: format!("column-{high:016x}{low:016x}"), version: table.version(), first_id };
         let begun = if committed.is_some() { own } else { journal.begin(own).await? };
         let values = match (&column.data_type, journal.schema().await?) {
             (_, Some(schema)) => Some(ColumnValues::of(schema, column.data_type.is_some())),
@@ -195,7 +196,8 @@ impl ColumnJob {
         (self.parts, self.has_values) = (BTreeMap::new(), false);
         if let Some(values) = &self.values {
             let schema = values.schema();
-            let mut columns = new_columns(&self.lake, &self.table, &self.column, &schema).await?;
+            let mut columns =
+                new_columns(&self.lake, &self.table, (&self.column, &schema), self.begun.first_id).await?;
             let (finished, parts) = self.journal.progress().await?;
             for fragment in finished {
                 let id = fragment.draft.fragment();
@@ -261,7 +263,8 @@ impl ColumnJob {
         let values = known.fit(&self.column, row_addrs, values)?;
         if self.columns.is_none() {
             let schema = known.schema();
-            self.columns = Some(new_columns(&self.lake, &self.table, &self.column, &schema).await?);
+            self.columns =
+                Some(new_columns(&self.lake, &self.table, (&self.column, &schema), self.begun.first_id).await?);
         }
         self.has_values = true;
         let mut start = 0;
@@ -290,7 +293,9 @@ impl ColumnJob {
         }
         let columns = match (self.columns.take(), &self.values) {
             (Some(columns), _) => columns,
-            (None, Some(values)) => new_columns(&self.lake, &self.table, &self.column, &values.schema()).await?,
+            (None, Some(values)) => {
+                new_columns(&self.lake, &self.table, (&self.column, &values.schema()), self.begun.first_id).await?
+            }
             (None, None) => {
                 return Err(Error::refused(
                     self.column.what(),
@@ -346,8 +351,8 @@ impl ColumnJob {
 async fn new_columns(
     lake: &LakeStore,
     table: &Table,
-    column: &ComputedColumn,
-    schema: &SchemaRef,
+    (column, schema): (&ComputedColumn, &SchemaRef),
+    first_id: i32,
 ) -> Result<NewColumns> {
     let fields: Vec<Field> = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
     let defaults = WriteOptions::default();
@@ -362,7 +367,8 @@ async fn new_columns(
     };
     let is_partial = column.has_predicate && column.mode != ColumnMode::Fill;
     let columns = if is_partial { columns.with_other_rows(OtherRows::Null)? } else { columns };
-    Ok(columns.with_drafts(if column.has_predicate { None } else { Some(&column.inputs) }))
+    let inputs = (!column.has_predicate).then_some(column.inputs.as_slice());
+    Ok(columns.with_drafts(inputs, first_id).await?)
 }
 
 /// Returns the version of the commit of a job, if it is in the history of the table.
@@ -383,7 +389,7 @@ fn check(column: &ComputedColumn, table: &Table, meanwhile: &str) -> Result<()> 
     match (column.mode, exists) {
         (ColumnMode::Add, true) => {
             return Err(Error::Exists {
-                what: format!("{}{meanwhile},", column.what()),
+                what: format!("{}{meanwhile}{}", column.what(), if meanwhile.is_empty() { "" } else { "," }),
                 remedy: "choose another name, or compute it anew with replace=True",
             });
         }

@@ -114,19 +114,21 @@ async fn what_others_change_is_planned_again() {
     // Of two jobs that add a column, one wins; the same job in two processes is one commit.
     let other = ComputedColumn { name: "d".into(), key: "other".into(), ..column(ColumnMode::Add) };
     let own = ComputedColumn { name: "d".into(), ..column(ColumnMode::Add) };
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<(ColumnPlan, ColumnJob)> = Vec::new();
     for column in [own.clone(), own, other] {
         let mut job = begin(&lake, column).await.expect("a job");
-        plan(&mut job).await;
-        for (fragment, rows) in [(0, 0..4), (1, 0..4), (2, 0..4), (3, 0..1)] {
-            write(&mut job, fragment, rows).await.expect("rows");
-        }
-        jobs.push(job);
+        jobs.push((plan(&mut job).await, job));
     }
-    let version = jobs[0].commit().await.expect("a commit").expect("a version");
-    assert_eq!(jobs[1].commit().await.expect("the same commit"), Some(version));
-    assert_eq!(jobs[2].commit().await.expect("no commit"), None);
-    let error = jobs[2].plan().await.expect_err("the column exists");
+    for (plan, job) in &mut jobs {
+        assert_eq!((plan.num_done, plan.ranges.as_slice()), (0, &[(0, 4 << 32)][..]));
+        for (fragment, rows) in [(0, 0..4), (1, 0..4), (2, 0..4), (3, 0..1)] {
+            write(job, fragment, rows).await.expect("rows");
+        }
+    }
+    let version = jobs[0].1.commit().await.expect("a commit").expect("a version");
+    assert_eq!(jobs[1].1.commit().await.expect("the same commit"), Some(version));
+    assert_eq!(jobs[2].1.commit().await.expect("no commit"), None);
+    let error = jobs[2].1.plan().await.expect_err("the column exists");
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.to_string().contains("which others changed meanwhile"), "{error}");
 }

@@ -151,8 +151,10 @@ async fn drafts_hold_until_their_values_would_be_others() -> TestResult {
     let (lake, name, note) = (&test.lake, table_name("t"), ChangeNote::default());
     let table = counters(lake, 15).await?;
     let inputs = ["n".to_string()];
+    let first_id = table.id_for_drafts(7).await?;
     let begin = async |table: &Table| {
-        Ok::<_, Error>(lake.add_columns(table, &[number("m")], small(5, 1_000)).await?.with_drafts(Some(&inputs)))
+        let columns = lake.add_columns(table, &[number("m")], small(5, 1_000)).await?;
+        columns.with_drafts(Some(&inputs), first_id).await
     };
     let mut first = begin(&table).await?;
     let mut drafts = Vec::new();
@@ -189,6 +191,14 @@ async fn drafts_hold_until_their_values_would_be_others() -> TestResult {
     let value = |id| Some(if (5..10).contains(&id) { id * 100 } else { id * 10 });
     assert_eq!(values(&table, "m").await?, expected(left.clone(), value));
     assert_eq!(values(&table, "k").await?, expected(left, |_| None));
+    let id_of = |column: &str| table.dataset().schema().field(column).map(|field| field.id);
+    assert_eq!(id_of("m"), Some(first_id));
+    assert!(id_of("k") < Some(first_id), "columns that others add meanwhile do not get ids of drafts");
+    // Where others have the id, the columns get another one, and the drafts do not fit.
+    let columns = lake.add_columns(&table, &[number("l")], small(5, 1_000)).await?;
+    let mut columns = columns.with_drafts(Some(&inputs), first_id).await?;
+    assert!(!columns.adopt(draft(0)?));
+    columns.abort().await;
 
     // A commit of another process that lost keeps the files that the journal names.
     let older = lake.table(&name, &SnapshotRef::Version(version - 1)).await?;
