@@ -111,7 +111,9 @@ def test_the_type_is_that_of_the_values(table: stoker.Table, compute: Callable[[
 def test_a_declared_type_casts_the_values(table: stoker.Table) -> None:
     added = table.add_column("c", lambda batch: batch["id"] * 0.5, columns="id", data_type="REAL")
     assert added.schema.field("c").type == pa.float32()
-    with pytest.raises(stoker.InvalidRequestError, match=rf"column d, the row whose row_id is {3 << 32}.*300 does not fit"):
+    with pytest.raises(
+        stoker.InvalidRequestError, match=rf"column d, the row whose row_id is {3 << 32}.*300 does not fit"
+    ):
         table.add_column("d", lambda batch: batch["id"] * 10, columns="id", data_type="TINYINT", where="id = 30")
     assert "d" not in table._lake.table("t").schema.names
 
@@ -125,7 +127,12 @@ def test_mistakes_name_the_rows(table: stoker.Table) -> None:
     with pytest.raises(stoker.InvalidRequestError) as raised:
         table.add_column("c", failing, columns="id", batch_size=10)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    for part in ("column c of table t version 2", "ZeroDivisionError: no such luck", f"row ids {(2 << 32) + 1} to {(3 << 32) + 2}:", "kept for"):
+    for part in (
+        "column c of table t version 2",
+        "ZeroDivisionError: no such luck",
+        f"row ids {(2 << 32) + 1} to {(3 << 32) + 2}:",
+        "kept for",
+    ):
         assert part in str(raised.value), part
 
     def changing(batch: Any) -> Any:

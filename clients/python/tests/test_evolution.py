@@ -58,7 +58,9 @@ def test_values_that_do_not_fit_change_nothing(table: stoker.Table) -> None:
             table.cast_column(*arguments)
         assert all(part in str(raised.value) for part in parts), raised.value
     assert table._lake.table("t").version == table.version
-    with pytest.raises(stoker.InvalidRequestError, match=rf"row_id is {row}: its value is NULL, and the column has no NULL"):
+    with pytest.raises(
+        stoker.InvalidRequestError, match=rf"row_id is {row}: its value is NULL, and the column has no NULL"
+    ):
         table.cast_column("text", "BIGINT", using="TRY_CAST(text AS BIGINT)")
     cast = table.cast_column("text", "BIGINT", using="coalesce(TRY_CAST(text AS BIGINT), -1)")
     assert values(cast, "text")[12:15] == [12, -1, 14]
