@@ -359,9 +359,6 @@ class Lake:
             UnavailableError: The server cannot be reached any more, and rows of an iterator cannot be sent again.
 
         Example:
-            >>> rows = ({"id": number, "point": np.ones(number % 3)} for number in range(5))
-            >>> str(lake.create_table("points", rows).schema.field("point").type)
-            'list<item: double>'
             >>> import numpy as np
             >>> rows = [{"id": number, "point": np.ones(number % 3)} for number in range(5)]
             >>> str(lake.create_table("points", iter(rows)).schema.field("point").type)
