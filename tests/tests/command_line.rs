@@ -329,7 +329,7 @@ fn commands_change_rows_columns_and_tables() -> Result<()> {
         expect(&["add-column", copy, "note", "TEXT"], "added note")?;
         expect(&["cast-column", copy, "id", "INT"], "column id has the type INT, with values in 90 rows")?;
         let said = command(&["describe", copy])?;
-        ensure!(said.contains("Int32") && !said.contains("Int64"), "{said}");
+        ensure!(said.contains("int32") && !said.contains("int64"), "{said}");
         let error = run_failing(&words(&[&["cast-column", copy, "id", "TINYINT"], &place]))?;
         ensure!(
             error.contains("column id") && error.contains("row_id is") && error.contains("does not fit"),
