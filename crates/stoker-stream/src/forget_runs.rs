@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
 use futures::TryStreamExt as _;
 use stoker_batch::RUN_LOG_TABLE;
-use stoker_lake::{ChangeNote, LakeStore, ROW_ADDR, ScanRequest};
+use stoker_lake::{ChangeNote, HeldVersion, LakeStore, ROW_ADDR, ScanRequest};
 use stoker_types::{Digest, ErrorKind, Snapshot, SnapshotRef, TableName};
 
 use crate::cleanup::{snapshots_of, specs};
@@ -48,7 +48,10 @@ pub async fn forget_runs(lake: &LakeStore, age: Duration, dry_run: bool) -> Resu
     };
     let logged = logged_runs(lake).await?;
     let snapshots: HashMap<Digest, BTreeSet<Snapshot>> = specs.iter().map(snapshots_of).collect();
-    let read_lately = read_within(lake, snapshots.values().flatten(), age).await?;
+    let held = held_versions(lake, snapshots.values().flatten()).await?;
+    // A time in the future, by the clock of the store, is no time ago.
+    let is_late = |held: &&HeldVersion| held.last_renewed.elapsed().map_or(true, |since| since < age);
+    let read_lately: HashSet<&Snapshot> = held.iter().filter(is_late).map(|held| &held.snapshot).collect();
     let oldest = micros_before(age);
     let (mut forgotten, mut kept): (BTreeMap<String, Digest>, HashSet<Digest>) = Default::default();
     for entry in objects.entries(RUNS).await? {
@@ -70,10 +73,11 @@ pub async fn forget_runs(lake: &LakeStore, age: Duration, dry_run: bool) -> Resu
     for needed in others.into_iter().flat_map(|(_, of_stream)| of_stream) {
         freed.remove(needed);
     }
-    let held = held(lake, freed.iter().copied()).await?;
-    let counted = ForgottenRuns { num_runs: forgotten.len() as u64, num_versions: held.len() as u64 };
+    let released: BTreeSet<&Snapshot> =
+        held.iter().map(|held| &held.snapshot).filter(|snapshot| freed.contains(snapshot)).collect();
+    let counted = ForgottenRuns { num_runs: forgotten.len() as u64, num_versions: released.len() as u64 };
     if !dry_run {
-        for snapshot in &held {
+        for snapshot in released {
             lake.end_holds(snapshot).await?;
         }
         forget_entries(lake, forgotten.keys().filter_map(|run| logged.get(run))).await?;
@@ -90,33 +94,14 @@ fn micros_before(age: Duration) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Returns those of these versions that streams hold.
-async fn held(lake: &LakeStore, of: impl Iterator<Item = &Snapshot>) -> Result<BTreeSet<Snapshot>> {
-    let wanted: HashSet<&Snapshot> = of.collect();
-    let tables: BTreeSet<TableName> = wanted.iter().map(|snapshot| snapshot.table.root()).collect();
-    let mut held = BTreeSet::new();
+/// Returns the versions that streams hold, of the tables of these versions.
+async fn held_versions(lake: &LakeStore, of: impl Iterator<Item = &Snapshot>) -> Result<Vec<HeldVersion>> {
+    let tables: BTreeSet<TableName> = of.map(|snapshot| snapshot.table.root()).collect();
+    let mut held = Vec::new();
     for table in tables {
-        let found = lake.held_versions(&table).await?.into_iter().map(|held| held.snapshot);
-        held.extend(found.filter(|snapshot| wanted.contains(snapshot)));
+        held.extend(lake.held_versions(&table).await?);
     }
     Ok(held)
-}
-
-/// Returns the versions whose holds were renewed less than `age` ago.
-async fn read_within(
-    lake: &LakeStore,
-    of: impl Iterator<Item = &Snapshot>,
-    age: Duration,
-) -> Result<HashSet<Snapshot>> {
-    let tables: BTreeSet<TableName> = of.map(|snapshot| snapshot.table.root()).collect();
-    let mut read = HashSet::new();
-    for table in tables {
-        let held = lake.held_versions(&table).await?.into_iter();
-        // A time in the future, by the clock of the store, is no time ago.
-        let lately = held.filter(|held| held.last_renewed.elapsed().map_or(true, |since| since < age));
-        read.extend(lately.map(|held| held.snapshot));
-    }
-    Ok(read)
 }
 
 /// Reads the log of all runs. It is empty for a lake without a log.
