@@ -19,6 +19,7 @@ __all__ = [
     "column_statement",
     "condition",
     "merge_statement",
+    "optimize_statement",
     "struct_rows",
     "update_statement",
     "where_clause",
@@ -89,6 +90,12 @@ def cast_statement(table: str, name: str, data_type: str, using: str | None) -> 
     value = "" if using is None else f" USING ({_text('using', using)})"
     kind = _text("data_type", data_type)
     return f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted_column('name', name)} TYPE {kind}{value}"
+
+
+def optimize_statement(table: str, options: Mapping[str, int | str | None], dry_run: bool) -> str:
+    """Returns the statement that compacts a table, with those of the options that have a value."""
+    given = ", ".join(f'"{name}" = {value}' for name, value in options.items() if value is not None)
+    return f"OPTIMIZE TABLE {quoted(table)}{f' WITH ({given})' if given else ''}{' DRY RUN' if dry_run else ''}"
 
 
 def update_statement(

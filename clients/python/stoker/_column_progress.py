@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 
 from stoker._errors import InvalidRequestError
+from stoker._progress_line import progress_line
 from stoker._statement import ProgressCallback, StatementProgress
 
 __all__ = ["ColumnProgress"]
@@ -16,7 +16,7 @@ _INTERVAL_SECS = 0.2
 
 
 class ColumnProgress:
-    """The progress of one column, as a context: the line ends when it is left."""
+    """The progress of one column, as a context: the line is removed when it is left."""
 
     def __init__(self, column: str, progress: ProgressCallback | bool | None) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
@@ -25,11 +25,10 @@ class ColumnProgress:
             )
         self._column = column
         self._call = progress if callable(progress) else None
-        self._shows = progress is True or (progress is None and sys.stderr is not None and sys.stderr.isatty())
+        self._line = None if callable(progress) else progress_line(progress)
         self._done = self._begun_done = 0
         self._total: int | None = None
         self._begun = self._told = time.monotonic()
-        self._has_line = False
 
     def begin(self, done: int, total: int) -> None:
         """Begins with the rows that are done, of all rows."""
@@ -50,12 +49,11 @@ class ColumnProgress:
 
     def _tell(self, phase: str) -> None:
         self._told = time.monotonic()
+        told = StatementProgress(phase, self._done, self._total, "rows")
         if self._call is not None:
-            self._call(StatementProgress(phase, self._done, self._total, "rows"))
-        if self._shows:
-            told = str(StatementProgress(phase, self._done, self._total, "rows"))
-            print(f"\r\x1b[K{told}{self._rate()}", end="", file=sys.stderr, flush=True)
-            self._has_line = True
+            self._call(told)
+        if self._line is not None:
+            self._line.show(f"{told}{self._rate()}")
 
     def _rate(self) -> str:
         seconds = self._told - self._begun
@@ -72,8 +70,8 @@ class ColumnProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._has_line:
-            print(file=sys.stderr, flush=True)
+        if self._line is not None:
+            self._line.clear()
 
 
 def _duration(seconds: float) -> str:

@@ -36,7 +36,6 @@ __all__ = [
     "decoders_of",
     "function_of",
     "input_columns",
-    "text_or_none",
 ]
 
 #: Gets a batch of rows, and returns one value for each of them.
@@ -95,8 +94,7 @@ class ComputedColumn:
     def query(self, version: int) -> str:
         """Returns the query of the rows whose values are computed."""
         names = ", ".join(quoted(name) for name in self.columns)
-        # A comment at the end of the condition must not hide what follows.
-        where = "" if self.where is None else f" WHERE ({self.where}\n)"
+        where = "" if self.where is None else f" WHERE ({self.where})"
         return f"SELECT {names} FROM {quoted(self.table)} AT (VERSION => {version}){where}"
 
 
@@ -135,17 +133,6 @@ def decoders_of(decode: object) -> Mapping[str, ColumnDecoder] | None:
     if decode is not None and not isinstance(decode, Mapping):
         raise InvalidRequestError(f"decode is a {type(decode).__name__}; it must be a dict by name of column")
     return decode
-
-
-def text_or_none(option: str, text: object) -> str | None:
-    """Returns the value of an optional text.
-
-    Raises:
-        InvalidRequestError: It is no text.
-    """
-    if text is not None and not isinstance(text, str):
-        raise InvalidRequestError(f"{option} is a {type(text).__name__}; it must be text")
-    return text
 
 
 def batch_format_of(batch_format: object) -> BatchFormat:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from stoker._errors import InvalidRequestError
 
-__all__ = ["column_name", "quoted", "quoted_branch", "quoted_column", "quoted_index", "quoted_table", "quoted_text"]
+__all__ = [
+    "column_name",
+    "quoted",
+    "quoted_branch",
+    "quoted_column",
+    "quoted_index",
+    "quoted_table",
+    "quoted_text",
+    "text_or_none",
+]
 
 
 def column_name(option: str, name: object) -> str:
@@ -13,7 +22,7 @@ def column_name(option: str, name: object) -> str:
     Raises:
         InvalidRequestError: The value of the option is no text.
     """
-    return _text(option, name, "a column")
+    return _text(option, name, "the name of a column")
 
 
 def quoted_table(option: str, name: object) -> str:
@@ -58,9 +67,16 @@ def quoted_text(option: str, text: object) -> str:
     Raises:
         InvalidRequestError: The value of the option is no text.
     """
-    if not isinstance(text, str):
-        raise InvalidRequestError(f"{option} is a {type(text).__name__}; it must be text")
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + _text(option, text).replace("'", "''") + "'"
+
+
+def text_or_none(option: str, text: object) -> str | None:
+    """Returns the value of an optional text.
+
+    Raises:
+        InvalidRequestError: It is no text.
+    """
+    return None if text is None else _text(option, text)
 
 
 def quoted(name: str) -> str:
@@ -69,10 +85,10 @@ def quoted(name: str) -> str:
 
 
 def _checked(option: str, name: object, kind: str) -> str:
-    return quoted(_text(option, name, kind))
+    return quoted(_text(option, name, f"the name of {kind}"))
 
 
-def _text(option: str, name: object, kind: str) -> str:
-    if not isinstance(name, str):
-        raise InvalidRequestError(f"{option} is a {type(name).__name__}; it must be the name of {kind}")
-    return name
+def _text(option: str, text: object, what: str = "text") -> str:
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{option} is a {type(text).__name__}; it must be {what}")
+    return text

@@ -17,6 +17,7 @@ from stoker._changes import (
     column_statement,
     condition,
     merge_statement,
+    optimize_statement,
     struct_rows,
     update_statement,
     where_clause,
@@ -31,13 +32,12 @@ from stoker._computed import (
     decoders_of,
     function_of,
     input_columns,
-    text_or_none,
 )
 from stoker._data import PAGE_BYTES_MAX, arrow_stream
 from stoker._decode import ColumnDecoder
 from stoker._errors import InvalidRequestError
 from stoker._masked import mask_key, masked_columns
-from stoker._names import quoted, quoted_branch, quoted_column, quoted_index, quoted_text
+from stoker._names import quoted, quoted_branch, quoted_column, quoted_index, quoted_text, text_or_none
 from stoker._numbers import seconds, whole, whole_or_none
 from stoker._reports import ColumnLayout, Finding, TableSize, VersionInfo, known_fields
 from stoker._statement import Outcome, ProgressCallback, given_params
@@ -436,26 +436,25 @@ class Table:
                 raise InvalidRequestError("data_type is given twice: by its name, and as the second argument")
             function, data_type = None, function
         if function is not None:
-            return self._compute_column(
-                ComputedColumn(
-                    table=self.name,
-                    name=name,
-                    function=function_of(function, sql),
-                    columns=input_columns(columns),
-                    where=condition(where),
-                    params=given_params(params),
-                    data_type=text_or_none("data_type", data_type),
-                    replace=bool(replace),
-                    batch_size=whole("batch_size", batch_size, 1, _BATCH_ROWS_MAX),
-                    batch_format=batch_format_of(batch_format),
-                    decode=decoders_of(decode),
-                    resume_key=text_or_none("resume_key", resume_key),
-                    resume=bool(resume),
-                    checkpoint_secs=seconds("checkpoint_secs", checkpoint_secs),
-                    page_bytes=whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
-                    progress=progress,
-                )
+            column = ComputedColumn(
+                table=self.name,
+                name=name,
+                function=function_of(function, sql),
+                columns=input_columns(columns),
+                where=condition(where),
+                params=given_params(params),
+                data_type=text_or_none("data_type", data_type),
+                replace=bool(replace),
+                batch_size=whole("batch_size", batch_size, 1, _BATCH_ROWS_MAX),
+                batch_format=batch_format_of(batch_format),
+                decode=decoders_of(decode),
+                resume_key=text_or_none("resume_key", resume_key),
+                resume=bool(resume),
+                checkpoint_secs=seconds("checkpoint_secs", checkpoint_secs),
+                page_bytes=whole_or_none("page_bytes", page_bytes, 1, PAGE_BYTES_MAX),
+                progress=progress,
             )
+            return self._lake.table(self.name, version=compute(self._lake, column))
         if columns is not None:
             raise InvalidRequestError(
                 "columns are given without a function that gets them; sql names its columns itself"
@@ -463,9 +462,6 @@ class Table:
         statement = column_statement(self.name, name, data_type, sql, where, replace)
         self._lake.execute(statement, params, progress=progress if callable(progress) else None)
         return self._lake.table(self.name)
-
-    def _compute_column(self, column: ComputedColumn) -> Table:
-        return self._lake.table(self.name, version=compute(self._lake, column))
 
     def cast_column(
         self, name: str, data_type: str, *, using: str | None = None, progress: ProgressCallback | None = None
@@ -595,16 +591,14 @@ class Table:
             >>> lake.table("digits").compact(dry_run=True).num_rows
             0
         """
-        given = {
+        options = {
             "rows_per_fragment": whole_or_none("rows_per_fragment", rows_per_fragment, 1, 2**32 - 1),
             "mb_per_fragment": whole_or_none("mb_per_fragment", mb_per_fragment, 1, _MB_MAX),
             "deleted_percent": whole_or_none("deleted_percent", deleted_percent, 1, 100),
             "rate_mb_per_sec": whole_or_none("rate_mb_per_sec", rate_mb_per_sec, 1, _MB_MAX),
             "all": "TRUE" if rewrite_all else None,
         }
-        options = ", ".join(f'"{name}" = {value}' for name, value in given.items() if value is not None)
-        sql = f"OPTIMIZE TABLE {quoted(self.name)}" + (f" WITH ({options})" if options else "")
-        return self._lake.execute(sql + (" DRY RUN" if dry_run else ""), progress=progress)
+        return self._lake.execute(optimize_statement(self.name, options, dry_run), progress=progress)
 
     def create_index(
         self,
