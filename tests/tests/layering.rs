@@ -83,7 +83,7 @@ const WITHOUT_CLOCK: [&str; 9] = [
 const FEATURES: &str = "stoker-features";
 
 /// The most files of production code of a member.
-const FILES_MAX: usize = 70;
+const FILES_MAX: usize = 60;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))

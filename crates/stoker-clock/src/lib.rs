@@ -15,12 +15,14 @@ mod clock;
 mod environment;
 mod machine;
 mod manual_clock;
+mod pace;
 mod random;
 mod ticks;
 
 pub use clock::Clock;
 pub use environment::Environment;
 pub use manual_clock::ManualClock;
+pub use pace::Pace;
 pub use random::Random;
 pub use ticks::Ticks;
 

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use stoker_types::Moment;
 
-use crate::{Clock, ManualClock, Random};
+use crate::{Clock, ManualClock, Pace, Random};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -124,4 +124,38 @@ fn given_numbers_come_in_turn_and_others_differ() {
     assert!(largest < 1.0 && largest > 0.999_999, "{largest}");
     let machine = Random::default();
     assert_ne!(machine.number(), machine.number());
+}
+
+#[test]
+fn bytes_pass_at_the_limit() {
+    let (manual, clock) = manual();
+    let mut pace = Pace::new(clock.clone(), Some(1_000));
+    for half_secs in 1..=10 {
+        {
+            let mut passing = pin!(pace.pass(500));
+            assert!(!is_done(passing.as_mut()));
+            manual.advance(SECOND / 2);
+            assert!(is_done(passing.as_mut()));
+        }
+        assert_eq!(clock.since(Moment::START), SECOND / 2 * half_secs);
+    }
+    // A pause of a minute allows no more than the bytes of a second at once.
+    manual.advance(60 * SECOND);
+    {
+        let mut passing = pin!(pace.pass(3_000));
+        assert!(!is_done(passing.as_mut()));
+        manual.advance(2 * SECOND - Duration::from_nanos(1));
+        assert!(!is_done(passing.as_mut()));
+        manual.advance(Duration::from_nanos(1));
+        assert!(is_done(passing.as_mut()));
+    }
+    assert_eq!(pace.bytes(), 8_000);
+}
+
+#[test]
+fn without_a_limit_nothing_waits() {
+    let (_, clock) = manual();
+    let mut pace = Pace::new(clock, None);
+    assert!(is_done(pin!(pace.pass(1 << 60)).as_mut()));
+    assert_eq!(pace.bytes(), 1 << 60);
 }

@@ -11,10 +11,10 @@ use futures::{FutureExt as _, TryStreamExt as _};
 use lance::dataset::refs::{BranchContents, branch_contents_path};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use stoker_store::again;
 use stoker_types::{BranchInfo, ErrorKind, TableName};
 use uuid::Uuid;
 
-use crate::again::again;
 use crate::damage::caught;
 use crate::{Error, HeldVersions, LakeStore, Objects, PutOutcome, Result, Table};
 

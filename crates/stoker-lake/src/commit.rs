@@ -15,12 +15,13 @@ use lance_core::datatypes::Schema;
 use lance_file::version::LanceFileVersion;
 use lance_table::io::commit::commit_handler_from_url;
 use lance_table::transaction::{Operation, Transaction, TransactionBuilder};
+use stoker_pages::with_media_uncompressed;
 use stoker_store::first_line;
 use stoker_types::{ErrorKind, TableName};
 
 use crate::exact_commit::{ExactCommit, IndifferentTo};
 use crate::lineage::{Lineage, Traces};
-use crate::write::{FragmentDraft, check_names, check_schema, with_larger_losses, with_media_uncompressed};
+use crate::write::{FragmentDraft, check_names, check_schema, with_larger_losses};
 use crate::{Error, LakeStore, Result, Table};
 
 /// The key of the transaction property that holds an idempotency key.

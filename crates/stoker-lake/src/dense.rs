@@ -24,10 +24,9 @@ use stoker_types::to_usize;
 
 use crate::checksums::{Checksums, FileChecksums};
 use crate::damage::{caught, decode_error};
-use crate::obstacle::Obstacle;
 use crate::precheck::type_conflict;
 use crate::row_id_set::fragment_id;
-use crate::{Error, RangeReader, Result, Table};
+use crate::{Error, Obstacle, RangeReader, Result, Table};
 
 /// The maximum number of columns of which a cache keeps what is known.
 const CACHE_ENTRIES_MAX: usize = 256;

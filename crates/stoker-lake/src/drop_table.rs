@@ -12,9 +12,9 @@
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use stoker_store::again;
 use stoker_types::{ErrorKind, SnapshotRef, TableName};
 
-use crate::again::again;
 use crate::cleanup::version_of;
 use crate::holds::Hold;
 use crate::{Error, LakeStore, Result};

@@ -15,9 +15,9 @@ use futures::future::{join, join_all};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use object_store::{ObjectStoreExt as _, PutPayload};
 use parking_lot::Mutex;
+use stoker_store::again;
 use stoker_types::{ErrorKind, Snapshot, SnapshotRef, TableName};
 
-use crate::again::again;
 use crate::{Error, LakeStore, Result, Table};
 
 /// The default number of days for which versions are held after the last read.

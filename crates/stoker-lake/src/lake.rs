@@ -12,12 +12,12 @@ use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use stoker_columns::{blob_as_binary, is_blob};
+use stoker_store::again;
 use stoker_store::{
     AtomicCreate, Breaker, DirectStore, StoreRequests, first_line, is_remote, normalised_uri, without_secrets,
 };
 use stoker_types::{ErrorKind, MAIN_BRANCH, Snapshot, SnapshotRef, TableName, TagName};
 
-use crate::again::again;
 use crate::checksums::ChecksumCache;
 use crate::damage::{caught, opening_error};
 use crate::dense::{ColumnCache, DenseProbe};

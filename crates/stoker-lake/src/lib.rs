@@ -25,7 +25,6 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
-mod again;
 mod allowance;
 mod blobs;
 mod branches;
@@ -53,7 +52,6 @@ mod moves;
 mod newest;
 mod nulls;
 mod objects;
-mod obstacle;
 mod precheck;
 mod probes;
 mod range_reader;
@@ -86,7 +84,6 @@ pub use index::{BuiltIndex, IfExists, IndexKind, NewIndex, OptimizedIndexes};
 pub use lake::LakeStore;
 pub use lance_stores::open_bucket;
 pub use objects::{ObjectEntry, Objects, PutOutcome};
-pub use obstacle::Obstacle;
 pub use precheck::BLOB_REMEDY;
 pub use probes::SearchedIndex;
 pub use range_reader::{RangeBody, RangeReader};
@@ -94,12 +91,13 @@ pub use rerank::{NearRow, ReadVectors};
 pub use row_id_set::{RowIdSet, row_offset};
 pub use row_offsets::{ValueFile, ValuePage};
 pub use scan::{Metric, Nearest, ROW_ADDR, ROW_ID, ScanRequest, ScanStats};
+pub use stoker_pages::{Obstacle, is_reserved_name};
 pub use stoker_store::{StorageOptions, StoreRequests, UncachedFile, preadv_cached};
 pub use survey::{ColumnSurvey, FragmentTally};
 pub use table::{FragmentInfo, Table};
 pub use take::SoundRows;
 pub use text::{TextHits, TextSearch};
-pub use write::{ColumnDraft, FragmentDraft, TableWriter, WriteOptions, is_reserved_name};
+pub use write::{ColumnDraft, FragmentDraft, TableWriter, WriteOptions};
 
 #[cfg(test)]
 mod tests;

@@ -21,10 +21,10 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use stoker_store::again;
 use stoker_types::{ErrorKind, TableName};
 use uuid::Uuid;
 
-use crate::again::again;
 use crate::commit::{TRANSACTIONS_IN_FLIGHT, transaction};
 use crate::row_id_set::row_offset;
 use crate::{Error, LakeStore, Result, Table};

@@ -16,10 +16,9 @@ use stoker_columns::{is_blob, is_heavy};
 use crate::blobs::Descriptors;
 use crate::damage::caught;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile};
-use crate::obstacle::Obstacle;
 use crate::precheck::Checked;
 use crate::scan::ROW_ADDR;
-use crate::{Error, Result, ScanRequest, Table};
+use crate::{Error, Obstacle, Result, ScanRequest, Table};
 
 /// Rows per record batch: each row holds only an address.
 const BATCH_ROWS: usize = 1 << 16;

@@ -18,11 +18,11 @@ use lance_index::vector::VectorIndex;
 use lance_linalg::distance::MetricType;
 use lance_linalg::kernels::normalize_arrow;
 use serde::{Deserialize, Serialize};
+use stoker_store::again;
 use stoker_types::to_usize;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use crate::again::again;
 use crate::recall::Measured;
 use crate::rerank::first_candidates;
 use crate::{Error, Metric, Result, Table};

@@ -17,9 +17,8 @@ use stoker_types::to_usize;
 
 use crate::blobs::Descriptors;
 use crate::dense::{FOOTERS_IN_FLIGHT, FoundFile, RowRun, dense_row_bytes, runs};
-use crate::obstacle::Obstacle;
 use crate::row_id_set::fragment_id;
-use crate::{Error, Result, Table};
+use crate::{Error, Obstacle, Result, Table};
 
 /// The name of encodings with a general-purpose codec.
 const GENERAL: &str = "general";

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lance::dataset::refs::{TagContents, base_tags_path, tag_path};
 use lance_table::transaction::Operation;
+use stoker_store::again;
 use stoker_types::{ErrorKind, MAIN_BRANCH, SnapshotRef, TableName, TagName, VersionInfo};
 
-use crate::again::again;
 use crate::commit::pause;
 use crate::damage::caught;
 use crate::exact_commit::{ExactChange, IndifferentTo, LostFiles};

@@ -11,6 +11,7 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "tests know their numbers"))]
 
+mod again;
 mod atomic_create;
 mod breaker;
 mod breaker_store;
@@ -26,6 +27,7 @@ mod storage_options;
 mod uncached_file;
 mod uri;
 
+pub use again::again;
 pub use atomic_create::AtomicCreate;
 pub use breaker::{Breaker, Out, StoreRequests};
 pub use breaker_store::{BreakerLister, BreakerStore, is_outage};

@@ -15,12 +15,13 @@ use lance_core::datatypes::{Field as LanceField, Schema};
 use lance_table::format::DataFile;
 use lance_table::transaction::Operation;
 use stoker_columns::{LOSSY_KEY, index_columns};
+use stoker_pages::with_media_uncompressed;
 use stoker_types::TableName;
 
 use super::rewrite::{FragmentColumns, Updates, WrittenFiles, lance_columns};
 use super::{ChangeNote, ids_of};
 use crate::exact_commit::{ExactChange, IndifferentTo, LostFiles};
-use crate::write::{check_names, larger_losses, with_media_uncompressed};
+use crate::write::{check_names, larger_losses};
 use crate::{Error, FragmentDraft, LakeStore, Result, Table, WriteOptions};
 
 /// The most attempts to note the errors of lossy columns while others change the columns.
@@ -65,6 +66,8 @@ pub struct NewColumns {
     pub(super) all: Schema,
     pub(super) placement: Placement,
     pub(super) page_bytes: usize,
+    /// The ids that the version uses.
+    pub(super) used_ids: HashSet<i32>,
     /// One row with the values of rows without values; `None` if there must not be such rows.
     pub(super) other_rows: Option<RecordBatch>,
     /// The ids of the columns from which the values are computed; `None` for all columns.
@@ -154,11 +157,8 @@ impl LakeStore {
             return Err(Error::InvalidRequest { attempted: adding(table), reason: "no column was given".into() });
         }
         let lance = |source: lance_core::Error| Error::storage(adding(table), source);
-        // An index whose column is gone, of another writer, must not become one of a new column with the same id.
-        let indexes = table.own_indexes().await?;
-        let indexed = indexes.iter().flat_map(|index| index.fields.iter().copied()).max();
-        let used = indexed.into_iter().chain([table.dataset().manifest().max_field_id()]).max();
-        all.try_set_field_id(used).map_err(lance)?;
+        let used_ids = table.used_field_ids().await?;
+        all.try_set_field_id(used_ids.iter().max().copied()).map_err(lance)?;
         all.validate().map_err(lance)?;
         let fields = lance_columns(&all, columns);
         Ok(NewColumns {
@@ -168,6 +168,7 @@ impl LakeStore {
             all,
             placement,
             page_bytes: options.page_bytes,
+            used_ids,
             other_rows: None,
             inputs: None,
             open: None,

@@ -47,10 +47,8 @@ impl NewColumns {
     /// computed from these columns; `None` means that they may depend on all columns. The new columns get ids from
     /// `first_id` on ([`Table::id_for_drafts`]), so that drafts have the same ids in all attempts, although others add
     /// columns meanwhile. If others have these ids, no draft fits.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub async fn with_drafts(mut self, inputs: Option<&[String]>, first_id: i32) -> Result<Self> {
+    #[must_use]
+    pub fn with_drafts(mut self, inputs: Option<&[String]>, first_id: i32) -> Self {
         let schema = self.table.dataset().schema();
         let ids = |names: &[String]| {
             let fields = schema.fields.iter().filter(|field| names.contains(&field.name));
@@ -62,26 +60,24 @@ impl NewColumns {
                 inputs.extend(self.fields.fields.iter().flat_map(ids_of));
             }
         } else {
-            self.move_ids(first_id).await?;
+            self.move_ids(first_id);
         }
         self.lost_files = LostFiles::Keep;
-        Ok(self)
+        self
     }
 
     /// Gives the new columns ids from `first_id` on, unless one of these is in use.
-    async fn move_ids(&mut self, first_id: i32) -> Result<()> {
+    fn move_ids(&mut self, first_id: i32) {
         let own = self.field_ids();
-        let Some(first) = own.iter().min().copied() else { return Ok(()) };
+        let Some(first) = own.iter().min().copied() else { return };
         let moved: HashMap<i32, i32> =
             own.iter().filter_map(|id| Some((*id, (id - first).checked_add(first_id)?))).collect();
-        let used = self.table.used_field_ids().await?;
-        if moved.len() < own.len() || moved.values().any(|id| used.contains(id)) {
-            return Ok(());
+        if moved.len() < own.len() || moved.values().any(|id| self.used_ids.contains(id)) {
+            return;
         }
         for fields in [&mut self.fields.fields, &mut self.all.fields] {
             fields.iter_mut().for_each(|field| change_ids(field, &moved));
         }
-        Ok(())
     }
 
     /// The table, at the version whose rows get values.
@@ -384,8 +380,9 @@ impl Table {
         Ok(last.checked_add(distance).unwrap_or(last))
     }
 
-    /// The ids of all columns of the table, of those whose values are still in its files, and of those that its indexes name.
-    async fn used_field_ids(&self) -> Result<HashSet<i32>> {
+    /// The ids of all columns of the table, of those whose values are still in its files, and of those that its indexes name: an
+    /// index whose column is gone, of another writer, must not become one of a new column with the same id.
+    pub(super) async fn used_field_ids(&self) -> Result<HashSet<i32>> {
         let mut ids: HashSet<i32> = self.dataset().schema().fields.iter().flat_map(ids_of).collect();
         for fragment in self.dataset().fragments().iter() {
             ids.extend(fragment.files.iter().flat_map(|file| file.fields.iter().copied()));

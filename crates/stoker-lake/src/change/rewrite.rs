@@ -30,12 +30,13 @@ use lance_table::format::DataFile;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use stoker_columns::{fixed_row_bytes, index_columns, is_heavy, kind_of};
+use stoker_pages::{compact, retype};
 use stoker_types::{TableName, to_usize};
 
 use crate::damage::{caught, decode_error};
 use crate::row_id_set::{fragment_id, row_offset};
 use crate::scan::ROW_ADDR;
-use crate::write::{FragmentFiles, compact, conform, retype};
+use crate::write::{FragmentFiles, conform};
 use crate::{Checksums, Error, Result, ScanRequest, Table, row_checksums};
 
 /// The size of a batch of rows in bytes, as far as the width of the columns is known.

@@ -6,9 +6,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lance_file::reader::CachedFileMetadata;
 use lance_table::format::DataFile;
 use stoker_columns::is_heavy;
+use stoker_pages::{Described, Misfit, checksums_offset};
 use stoker_store::SegmentCache;
+use stoker_store::sectors::is_checked_name;
 
-use super::directory::{Described, Misfit, offset_of};
 use super::{Checksums, FileChecksums};
 use crate::dense::{ColumnCache, FOOTERS_IN_FLIGHT};
 use crate::row_id_set::fragment_id;
@@ -103,9 +104,10 @@ impl Table {
             buffers: &metadata.file_buffers,
             file: &file.path,
             column: in_file.map(|field| field.name.as_str()),
+            has_sectors: is_checked_name(&file.path),
             num_rows,
         };
-        match offset_of(&described) {
+        match checksums_offset(&described) {
             Ok(offset) => Ok(offset.map(|offset| FileChecksums::new(reader, offset, num_rows))),
             Err(Misfit::Unusable(reason)) => {
                 tracing::debug!(column, file = reader.place(), %reason, "its checksums cannot be used");

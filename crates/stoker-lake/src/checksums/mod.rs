@@ -16,7 +16,6 @@
 //! A file of light columns has an entry for its columns whose pages may be plain bytes. Streams read such pages
 //! without Lance's decoder, and only the decoder's reads are checked by [`sectors`](stoker_store::sectors).
 
-mod directory;
 mod find;
 
 use std::collections::BTreeMap;
@@ -28,13 +27,12 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, OffsetS
 use arrow_schema::DataType;
 use futures::{StreamExt, TryStreamExt, stream};
 use stoker_checksum::{checksum, hash};
+use stoker_pages::CHECKSUM_BYTES;
 use stoker_store::{SegmentCache, SegmentKey};
 use stoker_types::to_usize;
 
-use self::directory::CHECKSUM_BYTES;
 use crate::{RangeReader, Result};
 
-pub(crate) use self::directory::{CHECKSUMS_KEY, checksums_entry};
 pub(crate) use self::find::ChecksumCache;
 
 /// The limit, in bytes, up to which all checksums of a column are read file by file. Larger columns are read in

@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::TryStreamExt;
 use lance::dataset::cleanup::CleanupPolicy;
 use object_store::path::Path;
+use stoker_store::again;
 use stoker_types::{ErrorKind, TableName, VersionInfo};
 
 pub use lock::CleanupLock;
 
-use crate::again::again;
 use crate::damage::caught;
 use crate::holds::Hold;
 use crate::lake::BRANCHES_FOLDER;

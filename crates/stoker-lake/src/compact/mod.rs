@@ -18,18 +18,17 @@
 
 mod commit;
 mod indexes;
-mod pace;
 mod plan;
 mod rewrite;
 
 use std::time::Instant;
 
+use stoker_clock::{Clock, Pace};
 use stoker_types::{ProgressSink, SnapshotRef, StatementProgress, TableName};
 
 pub use self::plan::{CompactedGroup, CompactionPlan};
 
 use self::commit::Committed;
-use self::pace::Pace;
 use self::rewrite::RewrittenGroup;
 use crate::change::WrittenFiles;
 use crate::{ChangeNote, Error, LakeStore, Result, Table, WriteOptions};
@@ -189,7 +188,7 @@ impl Table {
         progress: &ProgressSink<'_>,
     ) -> Result<Vec<RewrittenGroup>> {
         let total: u64 = plan.groups.iter().map(|group| group.bytes).sum();
-        let mut pace = Pace::new(options.bytes_per_sec_max);
+        let mut pace = Pace::new(Clock::default(), options.bytes_per_sec_max);
         let report = |done: u64| {
             progress(StatementProgress {
                 phase: "writing rows".to_string(),

@@ -8,17 +8,18 @@ use arrow_array::types::UInt64Type;
 use futures::TryStreamExt as _;
 use lance_table::format::Fragment;
 use roaring::{RoaringBitmap, RoaringTreemap};
+use stoker_clock::Pace;
+use stoker_pages::retype;
 use stoker_types::to_usize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::pace::Pace;
 use super::plan::CompactedGroup;
 use crate::change::{WrittenFiles, batch_rows, bytes_of};
 use crate::damage::{caught, decode_error};
 use crate::row_id_set::{fragment_id, row_offset};
 use crate::scan::ROW_ADDR;
-use crate::write::{FragmentFiles, retype};
+use crate::write::FragmentFiles;
 use crate::{Checksums, Error, Result, ScanRequest, Table};
 
 /// The number of batches that are read ahead of the writer.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{FieldRef, Schema as ArrowSchema, SchemaRef};
+use arrow_schema::{ArrowError, FieldRef, Schema as ArrowSchema, SchemaRef};
 use futures::future::try_join_all;
 use lance_core::datatypes::{Field, Schema};
 use lance_file::version::LanceFileVersion;
@@ -19,13 +19,14 @@ use lance_io::traits::Writer;
 use lance_table::format::DataFile;
 use object_store::path::Path;
 use stoker_columns::{is_heavy, kind_of};
+use stoker_pages::{
+    CHECKSUMS_KEY, COMPRESSION_KEY, COMPRESSION_LEVEL_KEY, PageBuffer, checksums_entry, compact, may_be_plain,
+    retype_columns,
+};
 use stoker_store::sectors::{TrailerBuilder, checked_name};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::conform::retype_columns;
-use super::page_buffer::{PageBuffer, compact};
-use super::schema::{COMPRESSION_KEY, COMPRESSION_LEVEL_KEY, may_be_plain};
-use crate::checksums::{CHECKSUMS_KEY, checksums_entry, row_checksums};
+use crate::checksums::row_checksums;
 use crate::lake::LakeInner;
 use crate::{Error, Result};
 
@@ -167,7 +168,7 @@ impl ColumnFile {
             let columns: Vec<ArrayRef> = self.columns.iter().map(|column| compact(batch.column(*column))).collect();
             return self.write_rows(columns).await;
         };
-        for page in pages.push(batch.column(self.columns[0]))? {
+        for page in pages.push(batch.column(self.columns[0])).map_err(gathering)? {
             self.write_rows(vec![page]).await?;
         }
         Ok(())
@@ -175,7 +176,7 @@ impl ColumnFile {
 
     /// Closes the file. Returns its manifest entry and its size in bytes.
     pub async fn finish(mut self) -> Result<(DataFile, u64)> {
-        if let Some(page) = self.pages.as_mut().map(PageBuffer::flush).transpose()?.flatten() {
+        if let Some(page) = self.pages.as_mut().map(PageBuffer::flush).transpose().map_err(gathering)?.flatten() {
             self.write_rows(vec![page]).await?;
         }
         self.write_checksums().await?;
@@ -271,4 +272,8 @@ impl Writer for CheckedWriter {
         self.output.write_all(&trailer).await?;
         Writer::shutdown(self.output.as_mut()).await
     }
+}
+
+fn gathering(source: ArrowError) -> Error {
+    Error::storage("gathering a page", source)
 }

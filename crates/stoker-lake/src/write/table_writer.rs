@@ -8,10 +8,10 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use lance_core::datatypes::Schema;
 use lance_table::format::Fragment;
 use stoker_columns::with_index_columns;
+use stoker_pages::with_media_uncompressed;
 use stoker_types::{TableName, to_usize};
 
-use super::conform::conform;
-use super::{FragmentDraft, FragmentFiles, check_names, check_schema, with_losses, with_media_uncompressed};
+use super::{FragmentDraft, FragmentFiles, check_names, check_schema, conform, with_losses};
 use crate::{Error, LakeStore, Result, Table};
 
 /// Limits on the sizes of fragments and pages.

@@ -1,7 +1,9 @@
-//! Tests of pages that Lance's encoders write.
+//! Tests of pages that Lance's encoders write, and of what is written.
 
+mod checksum_entry;
 mod fuzz;
 mod lists;
+mod pages;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -368,7 +368,7 @@ async fn new_columns(
     let is_partial = column.has_predicate && column.mode != ColumnMode::Fill;
     let columns = if is_partial { columns.with_other_rows(OtherRows::Null)? } else { columns };
     let inputs = (!column.has_predicate).then_some(column.inputs.as_slice());
-    Ok(columns.with_drafts(inputs, first_id).await?)
+    Ok(columns.with_drafts(inputs, first_id))
 }
 
 /// Returns the version of the commit of a job, if it is in the history of the table.

@@ -154,7 +154,7 @@ async fn drafts_hold_until_their_values_would_be_others() -> TestResult {
     let first_id = table.id_for_drafts(7).await?;
     let begin = async |table: &Table| {
         let columns = lake.add_columns(table, &[number("m")], small(5, 1_000)).await?;
-        columns.with_drafts(Some(&inputs), first_id).await
+        Ok::<_, Error>(columns.with_drafts(Some(&inputs), first_id))
     };
     let mut first = begin(&table).await?;
     let mut drafts = Vec::new();
@@ -196,7 +196,7 @@ async fn drafts_hold_until_their_values_would_be_others() -> TestResult {
     assert!(id_of("k") < Some(first_id), "columns that others add meanwhile do not get ids of drafts");
     // Where others have the id, the columns get another one, and the drafts do not fit.
     let columns = lake.add_columns(&table, &[number("l")], small(5, 1_000)).await?;
-    let mut columns = columns.with_drafts(Some(&inputs), first_id).await?;
+    let mut columns = columns.with_drafts(Some(&inputs), first_id);
     assert!(!columns.adopt(draft(0)?));
     columns.abort().await;
 

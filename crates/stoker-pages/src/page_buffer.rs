@@ -3,29 +3,32 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, make_array};
 use arrow_data::transform::MutableArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 use arrow_select::concat::concat;
 use stoker_columns::fixed_row_bytes;
-
-use crate::{Error, Result};
 
 /// Collects the rows of one heavy column into pages of at most `page_bytes`; a wider row is a page of its own.
 ///
 /// The buffer holds at most one page, as slices of the incoming arrays. A slice keeps its whole array in memory, so the
 /// rest of an array of more than two pages is copied.
-pub(super) struct PageBuffer {
+#[derive(Debug)]
+pub struct PageBuffer {
     page_bytes: usize,
     pending: Vec<ArrayRef>,
     pending_bytes: usize,
 }
 
 impl PageBuffer {
+    /// Makes a buffer for pages of at most `page_bytes`.
     pub fn new(page_bytes: usize) -> Self {
         Self { page_bytes, pending: Vec::new(), pending_bytes: 0 }
     }
 
     /// Adds rows and returns the pages that are full. Each page is a copy in memory of its own.
-    pub fn push(&mut self, array: &ArrayRef) -> Result<Vec<ArrayRef>> {
+    ///
+    /// # Errors
+    /// Arrays of several types.
+    pub fn push(&mut self, array: &ArrayRef) -> Result<Vec<ArrayRef>, ArrowError> {
         let mut pages = Vec::new();
         let mut start = 0;
         while start < array.len() {
@@ -52,7 +55,10 @@ impl PageBuffer {
     }
 
     /// Returns the remaining rows as one page.
-    pub fn flush(&mut self) -> Result<Option<ArrayRef>> {
+    ///
+    /// # Errors
+    /// Arrays of several types.
+    pub fn flush(&mut self) -> Result<Option<ArrayRef>, ArrowError> {
         let parts = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         match parts.as_slice() {
@@ -60,14 +66,14 @@ impl PageBuffer {
             [one] => Ok(Some(compact(one))),
             many => {
                 let parts: Vec<&dyn Array> = many.iter().map(|part| part.as_ref()).collect();
-                concat(&parts).map(Some).map_err(|source| Error::storage("gathering a page", source))
+                concat(&parts).map(Some)
             }
         }
     }
 }
 
 /// Copies an array into new memory that holds exactly its rows.
-pub(crate) fn compact(array: &ArrayRef) -> ArrayRef {
+pub fn compact(array: &ArrayRef) -> ArrayRef {
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
     copy.extend(0, 0, array.len());

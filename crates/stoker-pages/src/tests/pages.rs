@@ -8,8 +8,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, LargeBinaryArray, ListA
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
 
-use super::conform::retype_columns;
-use super::page_buffer::PageBuffer;
+use crate::{PageBuffer, retype_columns};
 
 const PAGE_BYTES: usize = 1000;
 

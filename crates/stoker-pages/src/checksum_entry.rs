@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use lance_file::reader::BufferDescriptor;
 use serde::Deserialize;
-use stoker_store::sectors::is_checked_name;
 
 /// The key of the entry in the file's schema metadata.
-pub(crate) const CHECKSUMS_KEY: &str = "stoker:checksums";
+pub const CHECKSUMS_KEY: &str = "stoker:checksums";
 
 /// The version of the entry that this crate writes.
 const VERSION: u32 = 2;
@@ -19,7 +18,7 @@ const VERSION_WITHOUT_FILE: u32 = 1;
 const HASH: &str = "xxh3_64_low32";
 
 /// The size of one checksum in bytes.
-pub(super) const CHECKSUM_BYTES: u64 = 4;
+pub const CHECKSUM_BYTES: u64 = 4;
 
 #[derive(Deserialize)]
 struct Directory {
@@ -32,7 +31,8 @@ struct Directory {
 }
 
 /// A file whose checksums are looked up, as its own metadata and the manifest describe it.
-pub(super) struct Described<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
     /// The metadata of the file's schema.
     pub metadata: &'a HashMap<String, String>,
     /// The global buffers of the file.
@@ -41,13 +41,15 @@ pub(super) struct Described<'a> {
     pub file: &'a str,
     /// The name that the column has in the file; `None` when the file does not have the column.
     pub column: Option<&'a str>,
+    /// Whether checksums of the file's sectors cover all of its bytes, so that only some columns have checksums of their rows.
+    pub has_sectors: bool,
     /// The number of rows in the file.
     pub num_rows: u64,
 }
 
 /// Why no checksums can be taken from a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub enum Misfit {
     /// The checksums cannot be used: the file counts as one without.
     Unusable(String),
     /// The file is that of another column or of other rows.
@@ -55,7 +57,7 @@ pub(super) enum Misfit {
 }
 
 /// The value of the entry for a file. `buffers` has the index of the checksum buffer of each column.
-pub(crate) fn checksums_entry(file: &str, buffers: &BTreeMap<&str, u32>) -> String {
+pub fn checksums_entry(file: &str, buffers: &BTreeMap<&str, u32>) -> String {
     serde_json::json!({ "version": VERSION, "hash": HASH, "file": file, "buffers": buffers }).to_string()
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn checksums_entry(file: &str, buffers: &BTreeMap<&str, u32>) -> Stri
 /// # Errors
 /// [`Misfit::OtherFile`] when the file has checksums but says that it has another name or no such column;
 /// [`Misfit::Unusable`] when its entry is unknown, unreadable or does not fit the file.
-pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit> {
+pub fn checksums_offset(described: &Described<'_>) -> Result<Option<u64>, Misfit> {
     let Some(entry) = described.metadata.get(CHECKSUMS_KEY) else { return Ok(None) };
     let directory: Directory = serde_json::from_str(entry)
         .map_err(|source| Misfit::Unusable(format!("the entry {CHECKSUMS_KEY} cannot be read: {source}")))?;
@@ -86,7 +88,7 @@ pub(super) fn offset_of(described: &Described<'_>) -> Result<Option<u64>, Misfit
     let Some(index) = index else {
         // In a file of light columns, only some columns have checksums of their rows. The checksums of its sectors
         // cover all bytes.
-        if is_checked_name(described.file) {
+        if described.has_sectors {
             return Ok(None);
         }
         let mut columns: Vec<&str> = directory.buffers.keys().map(String::as_str).collect();

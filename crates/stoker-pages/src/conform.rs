@@ -8,62 +8,60 @@ use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use stoker_columns::{CompressedTensor, LossyColumn, index_columns, kind_of, video_indexes};
-use stoker_types::TableName;
 
-use super::schema::same_data_type;
-use crate::{Error, Result};
+use crate::table_columns::same_data_type;
 
 /// Returns the batch with the columns, types and field metadata of `schema`. Tensors are compressed where the table has them
 /// compressed; no other values are copied. Indexes of videos are computed, whether or not the batch has some.
 ///
 /// `first_row` is the number of the batch's first row, for error messages.
-pub(crate) fn conform(
-    table: &TableName,
-    schema: &SchemaRef,
-    batch: &RecordBatch,
-    first_row: u64,
-) -> Result<RecordBatch> {
-    let fail = |reason: String| Error::InvalidData { table: table.to_string(), reason };
+///
+/// # Errors
+/// The reason, with column and row, for rows that the table cannot have.
+pub fn conform(schema: &SchemaRef, batch: &RecordBatch, first_row: u64) -> Result<RecordBatch, String> {
     let mut columns = Vec::with_capacity(schema.fields().len());
     let indexed: BTreeMap<&str, &str> = index_columns(schema).collect();
     for field in schema.fields() {
         if let Some(video) = indexed.get(field.name().as_str()) {
             columns.push(video_indexes(batch, video).map_err(|wrong| {
                 let row = wrong.row.map_or_else(String::new, |row| format!(", row {}", first_row + row as u64));
-                fail(format!("column {video}{row}: {wrong}"))
+                format!("column {video}{row}: {wrong}")
             })?);
             continue;
         }
         let Some(column) = batch.column_by_name(field.name()) else {
-            return Err(fail(format!("column {} is missing", field.name())));
+            return Err(format!("column {} is missing", field.name()));
         };
-        let compressed = compressed(field, column, first_row).map_err(fail)?;
+        let compressed = compressed(field, column, first_row)?;
         let column = compressed.as_ref().unwrap_or(column);
         if !same_data_type(field.data_type(), column.data_type()) {
             let types = (field.data_type(), column.data_type());
-            return Err(fail(format!("column {} should be {}, not {}", field.name(), types.0, types.1)));
+            return Err(format!("column {} should be {}, not {}", field.name(), types.0, types.1));
         }
         if let Some(row) = forbidden_null(field, column) {
             let row = first_row + row as u64;
-            return Err(fail(format!("column {} must not have nulls, but row {row} has one", field.name())));
+            return Err(format!("column {} must not have nulls, but row {row} has one", field.name()));
         }
         let column = retyped(column, field.data_type());
-        columns.push(column.map_err(|source| fail(format!("column {}: {source}", field.name())))?);
+        columns.push(column.map_err(|source| format!("column {}: {source}", field.name()))?);
     }
     if let Some(extra) = batch.schema().fields().iter().find(|field| schema.field_with_name(field.name()).is_err()) {
-        return Err(fail(format!("the table has no column {}", extra.name())));
+        return Err(format!("the table has no column {}", extra.name()));
     }
-    RecordBatch::try_new(schema.clone(), columns).map_err(|source| fail(source.to_string()))
+    RecordBatch::try_new(schema.clone(), columns).map_err(|source| source.to_string())
 }
 
-/// Replaces the values of lossy columns by what these columns hold, and notes the largest error of each.
-pub(crate) fn with_losses(
-    table: &TableName,
+/// Replaces the values of lossy columns by what these columns hold, and notes the largest error of each. `first_row` is as for
+/// [`conform`].
+///
+/// # Errors
+/// The reason, with column and row, for values that such a column cannot hold.
+pub fn with_losses(
     schema: &SchemaRef,
     batch: &RecordBatch,
     first_row: u64,
     losses: &mut BTreeMap<String, f64>,
-) -> Result<RecordBatch> {
+) -> Result<RecordBatch, String> {
     let mut batch = batch.clone();
     for field in schema.fields() {
         let (Some(lossy), Ok(index)) = (LossyColumn::of(field), batch.schema().index_of(field.name())) else {
@@ -71,8 +69,7 @@ pub(crate) fn with_losses(
         };
         let converted = lossy.convert(field, batch.column(index)).map_err(|wrong| {
             let row = wrong.row.map_or_else(String::new, |row| format!(", row {}", first_row + row as u64));
-            let reason = format!("column {}{row}: {wrong}", field.name());
-            Error::InvalidData { table: table.to_string(), reason }
+            format!("column {}{row}: {wrong}", field.name())
         })?;
         let Some((values, error)) = converted else { continue };
         let known = losses.entry(field.name().clone()).or_insert(error);
@@ -82,8 +79,7 @@ pub(crate) fn with_losses(
         let mut columns = batch.columns().to_vec();
         columns[index] = values;
         let replaced = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
-        let fail = |source: ArrowError| Error::InvalidData { table: table.to_string(), reason: source.to_string() };
-        batch = replaced.map_err(fail)?;
+        batch = replaced.map_err(|source| source.to_string())?;
     }
     Ok(batch)
 }
@@ -103,12 +99,18 @@ fn compressed(field: &Field, column: &ArrayRef, first_row: u64) -> Result<Option
 }
 
 /// Returns the first columns of a batch of stored rows with exactly the types of `schema`; no values are copied.
-pub(crate) fn retype(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+///
+/// # Errors
+/// Types that differ in more than the names, the nullability and the metadata of nested fields.
+pub fn retype(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     retype_columns(schema, batch.columns())
 }
 
 /// Returns columns as a batch with exactly the types of `schema`; no values are copied.
-pub(super) fn retype_columns(schema: &SchemaRef, columns: &[ArrayRef]) -> Result<RecordBatch, ArrowError> {
+///
+/// # Errors
+/// As for [`retype`].
+pub fn retype_columns(schema: &SchemaRef, columns: &[ArrayRef]) -> Result<RecordBatch, ArrowError> {
     let columns = schema.fields().iter().zip(columns);
     let columns: Vec<ArrayRef> =
         columns.map(|(field, column)| retyped(column, field.data_type())).collect::<Result<_, _>>()?;

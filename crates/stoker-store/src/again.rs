@@ -1,10 +1,11 @@
 //! Retries of read-only requests after transient faults.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use crate::Result;
+use stoker_types::HasKind;
 
 /// The maximum number of attempts, the first one included.
 const ATTEMPTS_MAX: u32 = 6;
@@ -21,9 +22,10 @@ const WAIT_FIRST_MILLIS: u64 = 100;
 ///
 /// # Errors
 /// The error of the last attempt.
-pub(crate) async fn again<T, F>(mut attempt: impl FnMut() -> F) -> Result<T>
+pub async fn again<T, E, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
-    F: Future<Output = Result<T>>,
+    E: HasKind + Display,
+    F: Future<Output = Result<T, E>>,
 {
     let started = Instant::now();
     for number in 1..ATTEMPTS_MAX {
@@ -44,13 +46,18 @@ where
 mod tests {
     use std::cell::Cell;
 
-    use stoker_types::ErrorKind;
+    use stoker_types::{ErrorKind, HasKind};
 
     use super::again;
-    use crate::Error;
 
-    fn error(kind: ErrorKind) -> Error {
-        Error::Storage { attempted: "listing".into(), kind, source: "cut".into() }
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0:?}")]
+    struct Failed(ErrorKind);
+
+    impl HasKind for Failed {
+        fn kind(&self) -> ErrorKind {
+            self.0
+        }
     }
 
     #[tokio::test]
@@ -58,13 +65,13 @@ mod tests {
         let attempts = Cell::new(0);
         let cut_twice = async || {
             attempts.set(attempts.get() + 1);
-            if attempts.get() <= 2 { Err(error(ErrorKind::Unavailable)) } else { Ok(attempts.get()) }
+            if attempts.get() <= 2 { Err(Failed(ErrorKind::Unavailable)) } else { Ok(attempts.get()) }
         };
         assert_eq!(again(cut_twice).await.expect("the third attempt"), 3);
         attempts.set(0);
         let denied = async || {
             attempts.set(attempts.get() + 1);
-            Err::<(), _>(error(ErrorKind::PermissionDenied))
+            Err::<(), _>(Failed(ErrorKind::PermissionDenied))
         };
         assert_eq!(again(denied).await.expect_err("denied").kind(), ErrorKind::PermissionDenied);
         assert_eq!(attempts.get(), 1);

@@ -7,15 +7,12 @@ use stoker_columns::{
     CompressedTensor, EXTENSION_METADATA_KEY, LossyColumn, has_nested_blobs, index_columns, is_blob, kind_of,
     same_meaning, without_blob_mark,
 };
-use stoker_types::TableName;
-
-use crate::{Error, Result};
 
 /// Lance's field metadata key for the compression.
-pub(super) const COMPRESSION_KEY: &str = "lance-encoding:compression";
+pub const COMPRESSION_KEY: &str = "lance-encoding:compression";
 
 /// Lance's field metadata key for the level of the compression.
-pub(super) const COMPRESSION_LEVEL_KEY: &str = "lance-encoding:compression-level";
+pub const COMPRESSION_LEVEL_KEY: &str = "lance-encoding:compression-level";
 
 /// Lance's field metadata key for the layout of values.
 const LAYOUT_KEY: &str = "lance-encoding:structural-encoding";
@@ -39,7 +36,7 @@ pub fn is_reserved_name(name: &str) -> bool {
 }
 
 /// Returns whether Lance may store a column's values as plain bytes, row by row.
-pub(super) fn may_be_plain(field: &Field) -> bool {
+pub fn may_be_plain(field: &Field) -> bool {
     let storage = kind_of(field).storage(field);
     storage.dense_row_bytes.is_some() && (storage.is_row_by_row || field.metadata().contains_key(LAYOUT_KEY))
 }
@@ -47,52 +44,48 @@ pub(super) fn may_be_plain(field: &Field) -> bool {
 /// Checks that no column has a reserved name. A table with such a column could be written but not read.
 ///
 /// # Errors
-/// [`Error::InvalidData`] that names the column.
-pub(crate) fn check_names(table: &TableName, schema: &Schema) -> Result<()> {
+/// The reason, which names the column.
+pub fn check_names(schema: &Schema) -> Result<(), String> {
     let is_unwritten =
         |field: &&Arc<Field>| is_blob(field) && !field.data_type().is_binary() || has_nested_blobs(field);
     if let Some(field) = schema.fields().iter().find(is_unwritten) {
-        return Err(Error::InvalidData {
-            table: table.to_string(),
-            reason: format!(
-                "column {} is of Lance's blob type, which Stoker does not write: give its values as binary",
-                field.name()
-            ),
-        });
+        return Err(format!(
+            "column {} is of Lance's blob type, which Stoker does not write: give its values as binary",
+            field.name()
+        ));
     }
     match schema.fields().iter().find(|field| is_reserved_name(field.name())) {
         None => Ok(()),
-        Some(field) => Err(Error::InvalidData {
-            table: table.to_string(),
-            reason: format!(
-                "the name of column {} is reserved for what scans and searches add to rows; rename the column, for \
-                 example to {} (reserved: {})",
-                field.name(),
-                field.name().trim_start_matches('_'),
-                RESERVED.join(", ")
-            ),
-        }),
+        Some(field) => Err(format!(
+            "the name of column {} is reserved for what scans and searches add to rows; rename the column, for example to \
+             {} (reserved: {})",
+            field.name(),
+            field.name().trim_start_matches('_'),
+            RESERVED.join(", ")
+        )),
     }
 }
 
 /// Checks that rows of schema `found` can be added to a table of schema `expected`: the same columns, in any order. Tensors
 /// can be added to a column that compresses them, or holds them with an error. Indexes of videos need not be there.
-pub(crate) fn check_schema(table: &TableName, expected: &Schema, found: &Schema) -> Result<()> {
-    let fail = |reason| Err(Error::InvalidData { table: table.to_string(), reason });
+///
+/// # Errors
+/// The reason, which names the first column that does not fit.
+pub fn check_schema(expected: &Schema, found: &Schema) -> Result<(), String> {
     for field in expected.fields() {
         let Ok(other) = found.field_with_name(field.name()) else {
             if index_columns(expected).any(|(index, _)| index == field.name()) {
                 continue;
             }
-            return fail(format!("column {} is missing", field.name()));
+            return Err(format!("column {} is missing", field.name()));
         };
         if !same_type(field, other) {
             let types = (describe(field), describe(other));
-            return fail(format!("column {} should be {}, not {}", field.name(), types.0, types.1));
+            return Err(format!("column {} should be {}, not {}", field.name(), types.0, types.1));
         }
     }
     if let Some(extra) = found.fields().iter().find(|field| expected.field_with_name(field.name()).is_err()) {
-        return fail(format!("the table has no column {}", extra.name()));
+        return Err(format!("the table has no column {}", extra.name()));
     }
     Ok(())
 }
@@ -113,7 +106,7 @@ fn same_type(expected: &Field, found: &Field) -> bool {
 
 /// Returns whether values of type `found` can be stored as `expected` without a change. Names and nullability of the
 /// items of fixed-size lists are ignored, because Lance does not keep them.
-pub(super) fn same_data_type(expected: &DataType, found: &DataType) -> bool {
+pub(crate) fn same_data_type(expected: &DataType, found: &DataType) -> bool {
     let same_child = |expected: &Field, found: &Field| {
         (expected.is_nullable() || !found.is_nullable()) && same_data_type(expected.data_type(), found.data_type())
     };
@@ -139,7 +132,7 @@ fn describe(field: &Field) -> String {
 
 /// Returns the schema with the compression of their kind for columns without a setting: Lance would otherwise compress
 /// encoded images again. Values that were read from blobs become those of plain columns.
-pub(crate) fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
+pub fn with_media_uncompressed(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         let field = if is_blob(field) { Arc::new(without_blob_mark(field)) } else { field.clone() };
         let Some(compression) = kind_of(&field).storage(&field).compression else { return field };
