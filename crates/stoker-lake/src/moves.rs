@@ -13,7 +13,7 @@
 //! table, so that it goes with the table, and with no other table of the same name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -25,6 +25,7 @@ use stoker_store::again;
 use stoker_types::{ErrorKind, TableName};
 use uuid::Uuid;
 
+use crate::cleanup::DRAFT_AGE;
 use crate::commit::{TRANSACTIONS_IN_FLIGHT, transaction};
 use crate::row_id_set::row_offset;
 use crate::{Error, LakeStore, Result, Table};
@@ -43,9 +44,6 @@ const VERSION: u32 = 1;
 
 /// The bytes before the JSON text: its length, in little-endian order.
 const LENGTH_BYTES: usize = 8;
-
-/// The age from which on moves are removed that belong to no commit, as Lance's files are.
-const DRAFT_AGE_SECS: u64 = 7 * 24 * 3600;
 
 /// The number of objects that are read at the same time.
 const OBJECTS_IN_FLIGHT: usize = 8;
@@ -228,10 +226,10 @@ impl LakeStore {
             return Ok(());
         }
         let oldest = table.version_numbers().await?.into_iter().min().unwrap_or(0);
-        for (key, StoredMoves { confirmed, age_secs }) in stored {
+        for (key, StoredMoves { confirmed, age }) in stored {
             let version = match confirmed {
                 Some(version) => Some(version),
-                None if age_secs < DRAFT_AGE_SECS => continue,
+                None if age < DRAFT_AGE => continue,
                 None => table.settled(key).await?,
             };
             match version {
@@ -248,7 +246,7 @@ impl LakeStore {
 struct StoredMoves {
     /// The version of the commit, if it was noted.
     confirmed: Option<u64>,
-    age_secs: u64,
+    age: Duration,
 }
 
 impl Table {
@@ -328,7 +326,7 @@ impl Table {
             let Ok(key) = key.parse::<Uuid>() else { continue };
             if extension == &EXTENSION[1..] {
                 let age = SystemTime::now().duration_since(found.last_modified.into()).unwrap_or_default();
-                stored.insert(key, StoredMoves { confirmed: None, age_secs: age.as_secs() });
+                stored.insert(key, StoredMoves { confirmed: None, age });
             } else if let Some(version) = extension.strip_prefix('v').and_then(|version| version.parse().ok()) {
                 confirmed.insert(key, version);
             }

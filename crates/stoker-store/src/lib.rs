@@ -23,6 +23,7 @@ mod renewable;
 pub mod seal;
 pub mod sectors;
 mod segment_cache;
+mod staged_files;
 mod storage_options;
 mod uncached_file;
 mod uri;
@@ -37,6 +38,7 @@ pub use error::{Error, Finding, Interpret, Result, first_line, is_of_outage, is_
 pub use range_body::RangeBody;
 pub use renewable::Open;
 pub use segment_cache::{SegmentCache, SegmentKey};
+pub use staged_files::{StagedFiles, remove_staged};
 pub use stoker_net::http1::SocketBody;
 pub use storage_options::StorageOptions;
 pub use uncached_file::UncachedFile;

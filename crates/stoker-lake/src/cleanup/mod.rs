@@ -9,8 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
 use lance::dataset::cleanup::CleanupPolicy;
+use lance_io::local::to_local_path;
 use object_store::path::Path;
-use stoker_store::again;
+use stoker_store::{StagedFiles, again, remove_staged};
 use stoker_types::{ErrorKind, TableName, VersionInfo};
 
 pub use lock::CleanupLock;
@@ -27,6 +28,9 @@ const KEEP_MIN: Duration = Duration::from_secs(24 * 3600);
 /// The retention is at least this many times the longest commit. A commit that storage delays for longer could take
 /// the number of a version that was removed.
 const COMMIT_DEADLINES: u32 = 100;
+
+/// The age from which on files are removed that no version names, as Lance does with those that it finds.
+pub(crate) const DRAFT_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The number of digits in the names of current manifests, which are 2^64 - 1 minus the version.
 const DIGITS: usize = 20;
@@ -147,19 +151,33 @@ impl LakeStore {
             self.clean_measured(name).await?;
             self.clean_moves(&table).await?;
         }
+        let staged = self.clean_staged(name, dry_run).await?;
         Ok(Some(CleanedTable {
             versions,
             num_versions: stats.old_versions,
             num_files: stats.data_files_removed
                 + stats.transaction_files_removed
                 + stats.index_files_removed
-                + stats.deletion_files_removed,
-            bytes: stats.bytes_removed,
+                + stats.deletion_files_removed
+                + staged.num_files,
+            bytes: stats.bytes_removed + staged.bytes,
             num_failed: stats.failed_deletes,
             tagged: of(KeptBy::Tags),
             held: of(KeptBy::Holds),
             is_partial,
         }))
+    }
+
+    /// Removes the files of a local table that processes began to write and did not complete.
+    async fn clean_staged(&self, name: &TableName, dry_run: bool) -> Result<StagedFiles> {
+        if !self.is_local() {
+            return Ok(StagedFiles::default());
+        }
+        let folder = to_local_path(&self.table_path(name));
+        let fail = |source: std::io::Error| Error::storage(format!("cleaning up table {name}"), source);
+        let remove = move || remove_staged(folder.as_ref(), DRAFT_AGE, dry_run);
+        let removed = tokio::task::spawn_blocking(remove).await.map_err(|source| fail(source.into()))?;
+        removed.map_err(fail)
     }
 
     /// Lists all versions of a table, ascending.
