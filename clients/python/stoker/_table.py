@@ -408,7 +408,7 @@ class Table:
             page_bytes: As for :meth:`Lake.create_table`.
             value: The older name of ``sql``.
             progress: As for :meth:`Lake.execute`; or ``True`` or ``False`` for a line on standard error. Default: a
-                line, for a function, if standard error is a terminal.
+                line, for a function, in terminals and notebooks.
 
         Returns:
             The table at its new version.
