@@ -350,8 +350,9 @@ fn commands_change_rows_columns_and_tables() -> Result<()> {
         expect(&["truncate", copy], "90 rows deleted")?;
         expect(&["drop", copy], "the table is gone")?;
         expect(&["drop", copy, "--if-exists"], "there is no such table")?;
-        let error = run_failing(&words(&[&["restore", copy], &place]))?;
-        ensure!(error.contains("--version") && error.contains("--tag"), "{error}");
+        let output = stoker(&words(&[&["restore", copy], &place])).output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && error.contains("--version") && error.contains("--tag"), "{error}");
     }
     Ok(())
 }
